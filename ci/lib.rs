@@ -1,0 +1,1 @@
+//! Provisioning of QEMU and guest images, launching of guests, simulation workloads.

@@ -1,0 +1,2 @@
+//! The command line of rnic.
+fn main() {}

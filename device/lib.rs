@@ -1,0 +1,1 @@
+//! The device process: vfio-user server, functions, engine threads, management.

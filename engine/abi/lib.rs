@@ -1,0 +1,1 @@
+//! What guest and device agree on: BAR map, doorbells, rings, commands, limits.

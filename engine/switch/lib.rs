@@ -1,0 +1,1 @@
+//! The virtual switch: port, forward, egress queue, impairments, capture.

@@ -1,0 +1,1 @@
+//! RoCEv2 wire formats: Ethernet to ICRC, and the opcode table.
