@@ -1,1 +1,10 @@
-//! The PCIe boundary of an emulated function: DMA, TLPs, MSI-X, and the ledger of crossings.
+//! The PCIe boundary of an emulated function: the only code that touches guest RAM or raises a vector.
+//!
+//! It knows PCIe, not RDMA. A device's logic reaches host memory through [`DmaPort`] alone; each transfer is
+//! split into TLPs, counted once in the ledger and recorded in the trace, with its class and its cause.
+
+pub mod crossing;
+pub mod dma_port;
+
+pub use crossing::{Cause, Class, Crossing, Direction, Observed, Origin, Tlps, WireBytes};
+pub use dma_port::{DmaFault, DmaPort, DmaRange, DmaTag, HostAccess, Iova, Submitted};
