@@ -61,12 +61,10 @@ classes! {
     AtomicWrite = "atomic_write", DeviceWrite;
     /// A QP, CQ or SRQ context read into its cache.
     ContextFetch = "context_fetch", DeviceRead;
-    /// A dirty context written back from its cache.
+    /// A dirty context or key written back from its cache.
     ContextWriteback = "context_writeback", DeviceWrite;
     /// A memory protection table entry read into the key cache.
     KeyFetch = "key_fetch", DeviceRead;
-    /// A memory protection table entry written back.
-    KeyWriteback = "key_writeback", DeviceWrite;
     /// One cache line of a page list.
     TranslationFetch = "translation_fetch", DeviceRead;
     /// A receive queue's doorbell.

@@ -1,0 +1,329 @@
+//! The command queue: a ring of 128-byte commands and a ring of 128-byte completions in host memory.
+//!
+//! Command slot: `CommandHeader`, then the opcode's body. Completion slot: `CompletionHeader`, then the answer's
+//! body; the slot's last 4 bytes hold the phase in bit 0. Commands complete in order. Object numbers are chosen
+//! by the driver.
+
+use crate::PageListFields;
+use zerocopy::little_endian::{U16, U32, U64};
+
+open_code! {
+    CommandOpcode {
+        QUERY_DEVICE = 0x01,
+        SET_TABLE = 0x02,
+        FLUSH_CACHES = 0x03,
+        SET_GID = 0x04,
+        CREATE_EQ = 0x08,
+        DESTROY_EQ = 0x09,
+        CREATE_CQ = 0x10,
+        DESTROY_CQ = 0x11,
+        CREATE_QP = 0x18,
+        MODIFY_QP = 0x19,
+        QUERY_QP = 0x1a,
+        DESTROY_QP = 0x1b,
+        REGISTER_KEY = 0x20,
+        DEREGISTER_KEY = 0x21,
+    }
+}
+
+open_code! {
+    /// How a command ended. The diagnostic beside it says which rule.
+    CommandStatus {
+        OK = 0,
+        /// No such opcode.
+        BAD_OPCODE = 1,
+        /// A field is out of its range, or a reserved one is not zero.
+        BAD_PARAMETER = 2,
+        /// The object does not exist.
+        NO_SUCH_OBJECT = 3,
+        /// The object's number is taken.
+        EXISTS = 4,
+        /// The object's state or its users forbid it.
+        BAD_STATE = 5,
+        /// A table is missing or too small, or a limit is reached.
+        NO_RESOURCES = 6,
+        /// Host memory did not answer.
+        DMA_FAULT = 7,
+    }
+}
+
+structure! {
+    CommandHeader, 16 {
+        /// `CommandOpcode`.
+        opcode: u8,
+        /// `COMMAND_*` flags.
+        flags: u8,
+        reserved0: U16,
+        /// Comes back in the completion.
+        token: U32,
+        reserved1: U64,
+    }
+}
+
+structure! {
+    CompletionHeader, 16 {
+        token: U32,
+        opcode: u8,
+        /// `CommandStatus`.
+        status: u8,
+        slot: U16,
+        /// Number of the diagnostic that explains a refusal.
+        diagnostic: U32,
+        reserved: U32,
+    }
+}
+
+structure! {
+    /// SET_TABLE: host memory for contexts, before the first object of the kind.
+    SetTable, 24 {
+        /// `TABLE_*`.
+        kind: u8,
+        log_entries: u8,
+        reserved0: U16,
+        reserved1: U32,
+        pages: PageListFields,
+    }
+}
+
+structure! {
+    /// FLUSH_CACHES: writes back and forgets. Nothing is lost; the next use fetches again.
+    FlushCaches, 8 {
+        /// `FLUSH_*` bits.
+        mask: U32,
+        reserved: U32,
+    }
+}
+
+structure! {
+    /// SET_GID: one entry of the port's GID table.
+    SetGid, 32 {
+        index: U16,
+        /// 1: the entry holds; 0: it is removed.
+        valid: u8,
+        reserved0: u8,
+        /// 802.1Q VLAN identifier, or 0xffff for none.
+        vlan_id: U16,
+        mac: [u8; 6],
+        gid: [u8; 16],
+        reserved1: U32,
+    }
+}
+
+structure! {
+    CreateEq, 32 {
+        eqn: U32,
+        /// MSI-X vector, or 0xffff for none.
+        vector: U16,
+        log_entries: u8,
+        reserved0: u8,
+        reserved1: U64,
+        pages: PageListFields,
+    }
+}
+
+structure! {
+    CreateCq, 48 {
+        cqn: U32,
+        /// Event queue, or `NO_OBJECT`.
+        eqn: U32,
+        doorbell_page: U32,
+        log_entries: u8,
+        reserved0: u8,
+        reserved1: U16,
+        pages: PageListFields,
+        /// IOVA of the `ConsumerRecord`, aligned to 8.
+        consumer_record: U64,
+        reserved2: U64,
+    }
+}
+
+structure! {
+    CreateQp, 64 {
+        qpn: U32,
+        /// `QP_TYPE_*`.
+        qp_type: u8,
+        /// `QP_*` flags.
+        flags: u8,
+        log_sq_slots: u8,
+        log_rq_entries: u8,
+        /// A receive WQE is `16 << log_rq_stride` bytes.
+        log_rq_stride: u8,
+        reserved0: u8,
+        reserved1: U16,
+        pdn: U32,
+        send_cqn: U32,
+        receive_cqn: U32,
+        doorbell_page: U32,
+        reserved2: U32,
+        sq_pages: PageListFields,
+        rq_pages: PageListFields,
+    }
+}
+
+structure! {
+    /// Where a connected queue pair's packets go.
+    AddressVector, 36 {
+        dest_gid: [u8; 16],
+        dest_mac: [u8; 6],
+        sgid_index: U16,
+        flow_label: U32,
+        traffic_class: u8,
+        hop_limit: u8,
+        /// 802.1p priority, used with a VLAN.
+        service_level: u8,
+        reserved0: u8,
+        reserved1: U32,
+    }
+}
+
+structure! {
+    /// MODIFY_QP's body, and QUERY_QP's answer.
+    QpAttributes, 96 {
+        qpn: U32,
+        /// `ATTR_*` bits: which of the fields below are given.
+        mask: U32,
+        /// `QP_STATE_*`: with ATTR_STATE the next state.
+        state: u8,
+        current_state: u8,
+        /// Path MTU: 1 is 256 bytes, 5 is 4096.
+        path_mtu: u8,
+        port: u8,
+        /// `ACCESS_*` rights of the remote side.
+        access: U32,
+        pkey_index: U16,
+        max_rd_atomic: u8,
+        max_dest_rd_atomic: u8,
+        min_rnr_timer: u8,
+        /// Local ACK timeout, 4.096 us << timeout; 0 is none.
+        timeout: u8,
+        retry_cnt: u8,
+        rnr_retry: u8,
+        rq_psn: U32,
+        sq_psn: U32,
+        dest_qpn: U32,
+        qkey: U32,
+        av: AddressVector,
+        /// RTS to SQD: raise SQ_DRAINED when it is.
+        sqd_notify: u8,
+        reserved0: u8,
+        reserved1: U16,
+        reserved2: [u8; 16],
+    }
+}
+
+structure! {
+    /// REGISTER_KEY: a memory region.
+    RegisterKey, 48 {
+        /// Index in bits 31:8, the driver's own byte in 7:0; lkey and rkey are this number.
+        key: U32,
+        pdn: U32,
+        /// `ACCESS_*` rights.
+        access: U32,
+        reserved: U32,
+        /// Address of the first byte as work requests and peers name it.
+        start: U64,
+        length_bytes: U64,
+        /// With levels 0 `root` is the IOVA of the first byte; else the first byte stands in the first page at
+        /// `start` modulo the page size.
+        pages: PageListFields,
+    }
+}
+
+structure! {
+    /// DESTROY_*, QUERY_* and DEREGISTER_KEY.
+    ObjectNumber, 8 {
+        number: U32,
+        reserved: U32,
+    }
+}
+
+structure! {
+    /// QUERY_DEVICE's answer.
+    DeviceLimits, 48 {
+        log_qps: u8,
+        log_cqs: u8,
+        log_keys: u8,
+        log_sq_slots: u8,
+        log_rq_entries: u8,
+        log_cq_entries: u8,
+        log_eq_entries: u8,
+        max_send_sge: u8,
+        max_receive_sge: u8,
+        ports: u8,
+        max_inline_bytes: U16,
+        max_eqs: U16,
+        gids: U16,
+        pkeys: U16,
+        vectors: U16,
+        qp_context_bytes: U16,
+        cq_context_bytes: U16,
+        key_context_bytes: U16,
+        reserved0: U16,
+        max_message_bytes: U32,
+        doorbell_pages: U32,
+        qp_cache_entries: U32,
+        cq_cache_entries: U32,
+        key_cache_entries: U32,
+    }
+}
+
+structure! {
+    /// QUERY_QP's answer after its `QpAttributes`.
+    QueueState, 8 {
+        /// Ring index of the oldest send WQE that is not finished.
+        sq_consumer: U16,
+        /// Ring index of the next receive WQE to be used.
+        rq_consumer: U16,
+        reserved: U32,
+    }
+}
+
+constants! {
+    COMMAND_BYTES: u32 = 128;
+    COMMAND_PHASE: u32 = 1;
+    /// Raise a COMMAND event on event queue 0 when the command completes.
+    COMMAND_NOTIFY: u8 = 1 << 0;
+    TABLE_QP: u8 = 1;
+    TABLE_CQ: u8 = 2;
+    TABLE_KEY: u8 = 4;
+    FLUSH_QP: u32 = 1 << 0;
+    FLUSH_CQ: u32 = 1 << 1;
+    FLUSH_KEY: u32 = 1 << 3;
+    FLUSH_TRANSLATION: u32 = 1 << 4;
+    NO_VLAN: u16 = 0xffff;
+    NO_VECTOR: u16 = 0xffff;
+    QP_TYPE_RC: u8 = 0;
+    /// Every send work request is signaled.
+    QP_SIGNAL_ALL: u8 = 1 << 0;
+    QP_STATE_RESET: u8 = 0;
+    QP_STATE_INIT: u8 = 1;
+    QP_STATE_RTR: u8 = 2;
+    QP_STATE_RTS: u8 = 3;
+    QP_STATE_SQD: u8 = 4;
+    QP_STATE_SQE: u8 = 5;
+    QP_STATE_ERR: u8 = 6;
+    ATTR_STATE: u32 = 1 << 0;
+    ATTR_CUR_STATE: u32 = 1 << 1;
+    ATTR_EN_SQD_ASYNC_NOTIFY: u32 = 1 << 2;
+    ATTR_ACCESS_FLAGS: u32 = 1 << 3;
+    ATTR_PKEY_INDEX: u32 = 1 << 4;
+    ATTR_PORT: u32 = 1 << 5;
+    ATTR_QKEY: u32 = 1 << 6;
+    ATTR_AV: u32 = 1 << 7;
+    ATTR_PATH_MTU: u32 = 1 << 8;
+    ATTR_TIMEOUT: u32 = 1 << 9;
+    ATTR_RETRY_CNT: u32 = 1 << 10;
+    ATTR_RNR_RETRY: u32 = 1 << 11;
+    ATTR_RQ_PSN: u32 = 1 << 12;
+    ATTR_MAX_QP_RD_ATOMIC: u32 = 1 << 13;
+    ATTR_ALT_PATH: u32 = 1 << 14;
+    ATTR_MIN_RNR_TIMER: u32 = 1 << 15;
+    ATTR_SQ_PSN: u32 = 1 << 16;
+    ATTR_MAX_DEST_RD_ATOMIC: u32 = 1 << 17;
+    ATTR_PATH_MIG_STATE: u32 = 1 << 18;
+    ATTR_DEST_QPN: u32 = 1 << 20;
+    ACCESS_LOCAL_WRITE: u32 = 1 << 0;
+    ACCESS_REMOTE_WRITE: u32 = 1 << 1;
+    ACCESS_REMOTE_READ: u32 = 1 << 2;
+    ACCESS_REMOTE_ATOMIC: u32 = 1 << 3;
+}

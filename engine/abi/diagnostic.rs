@@ -1,0 +1,125 @@
+//! Every rule that a driver or a peer can break, with its number. The number stands in command completions, in
+//! error CQEs (`vendor_err`), in events and in the LAST_DIAGNOSTIC register.
+
+/// What a rule says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub number: u32,
+    pub name: &'static str,
+    /// What is wrong.
+    pub sentence: &'static str,
+    /// Section of the datasheet that states the rule.
+    pub section: &'static str,
+    /// What usually causes it.
+    pub usual_cause: &'static str,
+}
+
+macro_rules! rules {
+    ($($name:ident = $number:literal, $sentence:literal, $section:literal, $cause:literal;)*) => {
+        /// A broken rule, by number.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u32)]
+        pub enum Diagnostic { $(#[doc = $sentence] $name = $number,)* }
+
+        /// The table of rules, by number.
+        pub const RULES: &[Rule] = &[$(Rule {
+            number: $number, name: stringify!($name), sentence: $sentence, section: $section, usual_cause: $cause,
+        },)*];
+    };
+}
+
+rules! {
+    RegisterAccess = 100, "a register access of this size, alignment or offset does not exist", "Registers", "a 1- or 2-byte access, or an offset beyond the last register";
+    RegisterReadOnly = 101, "the register is read-only", "Registers", "a write to a capability register";
+    RegisterWhileEnabled = 102, "the register can be written only while the device is disabled", "Registers", "the command ring was changed without a reset";
+    CommandRingInvalid = 103, "the command ring is not usable: its addresses must be aligned to 4096 and its log size at most 8", "Command queue", "CONTROL.ENABLE was set before the ring registers";
+    CommandDoorbellRange = 104, "the command doorbell is further ahead than the ring has slots", "Command queue", "the producer index was not kept modulo 2^16";
+    DeviceDisabled = 105, "the device is disabled", "Registers", "a doorbell before CONTROL.ENABLE";
+    DeviceFatal = 106, "the device has stopped after an error; reset it", "Reset and errors", "the command rings became unreachable";
+
+    DoorbellAccess = 200, "no doorbell has this offset, size or alignment", "Doorbells", "memcpy to a doorbell page: use aligned 8-byte stores";
+    DoorbellReserved = 201, "reserved bits of the doorbell are not zero", "Doorbells", "an index above 16 bits";
+    DoorbellForeignPage = 202, "the queue was created with another doorbell page", "Doorbells", "a doorbell of another context";
+    DoorbellNoQueue = 203, "no queue has this number", "Doorbells", "the queue is destroyed, or the number is in the wrong bits";
+    DoorbellBeyondRing = 204, "the producer index is further ahead than the ring has slots", "Send queue", "the ring was overrun";
+    DoorbellState = 205, "the queue pair's state does not take this doorbell", "Queue pair states", "posting before RTS (send) or INIT (receive)";
+    DoorbellTornLine = 206, "a 64-byte line arrived in pieces and counts as its first 8 bytes", "Doorbells", "a foreign store between, or stores out of ascending order";
+    ArmStale = 207, "the arm's sequence is not newer than the last one", "Completion queue", "the sequence was not advanced after an event";
+    ArmConsumerAhead = 208, "the consumer index is ahead of the producer", "Completion queue", "the index was not kept modulo 2^32";
+    EqUpdateForeign = 209, "event queues are updated on doorbell page 0 only", "Event queue", "an update on a user's page";
+    EqConsumerAhead = 210, "the event queue's consumer index is ahead of its producer", "Event queue", "the index was not kept modulo 2^32";
+
+    CommandOpcodeUnknown = 300, "no command has this opcode", "Command queue", "a driver newer than the device";
+    CommandReserved = 301, "a reserved field of the command is not zero", "Command queue", "a slot that was not cleared";
+    CommandFetchFault = 302, "the command could not be read from host memory", "Command queue", "the ring is not mapped for DMA, or bus mastering is off";
+    ParameterRange = 303, "a parameter is outside its range", "Commands", "a limit of QUERY_DEVICE was ignored";
+    ObjectMissing = 304, "the object does not exist", "Commands", "a number that was never created or is destroyed";
+    ObjectExists = 305, "the object's number is in use", "Commands", "the number was not freed before";
+    TableMissing = 306, "the object's table has not been set, or is too small for its number", "Context tables", "SET_TABLE was forgotten";
+    TableInUse = 307, "the table cannot be replaced while objects live in it", "Context tables", "SET_TABLE after the first create";
+    ObjectBusy = 308, "the object is still used by others", "Commands", "a CQ destroyed before its QPs, or an EQ before its CQs";
+    PageListInvalid = 309, "the page list is not usable: page_shift 12..30, levels 0..2, root and pages aligned", "Page lists", "an unaligned ring, or a shift of another unit";
+    DoorbellPageRange = 310, "the doorbell page does not exist", "Doorbells", "a page number beyond REG_DOORBELL_PAGES";
+    VectorRange = 311, "the MSI-X vector does not exist", "Event queue", "more event queues than vectors";
+    VectorUnusable = 312, "the MSI-X vector has no receiver", "Event queue", "MSI-X is off or the vector was not set up";
+    QpTypeUnsupported = 313, "the queue pair type is not supported", "Queue pairs", "a type other than RC";
+    ModifyTransition = 320, "no transition leads from the present state to this one", "Queue pair states", "a step of RESET, INIT, RTR, RTS was left out";
+    ModifyMissing = 321, "a required attribute is missing", "Queue pair states", "see the table of transitions";
+    ModifyIllegal = 322, "an attribute is not allowed in this transition", "Queue pair states", "see the table of transitions";
+    ModifyCurrentState = 323, "the queue pair is not in the given current state", "Queue pair states", "the queue pair went to ERR meanwhile";
+    ModifyValue = 324, "the value of an attribute is outside its range", "Queue pair states", "a path MTU above the port's, a GID index without entry";
+    AccessNeedsLocalWrite = 325, "remote write or atomic access needs local write access", "Memory regions", "LOCAL_WRITE is missing";
+    RegionWraps = 326, "the region wraps around the address space or is larger than its page list can be", "Memory regions", "start plus length beyond 2^64";
+    ContextFault = 330, "a context could not be read from or written to its table", "Context tables", "the table's memory was unmapped";
+    ContextInvalid = 331, "what came back from a context table is not what the device wrote", "Context tables", "the driver or a stray DMA wrote into the table";
+
+    WqeFetchFault = 400, "work requests could not be read from the ring", "Send queue", "the ring is not mapped for DMA";
+    WqeOpcode = 401, "the work request's opcode is unknown or not allowed on this queue pair", "Work requests", "an opcode of another transport";
+    WqeReserved = 402, "reserved bits of the work request are not zero", "Work requests", "a slot that was not cleared";
+    WqeQpn = 403, "the work request names another queue", "Work requests", "a slot of another ring";
+    WqeIndex = 404, "the work request's slot index is not its place in the ring", "Work requests", "the doorbell came before the ring was written";
+    WqeLength = 405, "the work request's length does not fit its contents, its slots or the producer index", "Work requests", "the segment count is in another unit";
+    WqeInline = 406, "the inline data are longer than allowed", "Work requests", "MAX_INLINE_BYTES was ignored";
+    MessageTooLong = 407, "the message is longer than 2^31 bytes", "Work requests", "the sum of the elements";
+    ReceiveFetchFault = 410, "a receive work request could not be read from its ring", "Receive queue", "the ring is not mapped for DMA";
+    LKeyInvalid = 420, "the local key is not valid", "Memory regions", "a key that was never registered, or was deregistered";
+    LKeyRange = 421, "the local range lies outside its region", "Memory regions", "address or length of an element";
+    LKeyRight = 422, "the region does not grant local write", "Memory regions", "a receive buffer in a read-only region";
+    LKeyPd = 423, "the region belongs to another protection domain", "Memory regions", "queue pair and region of different PDs";
+    RKeyInvalid = 430, "the remote key is not valid", "Memory regions", "the peer uses a stale or mistyped rkey";
+    RKeyRange = 431, "the remote range lies outside its region", "Memory regions", "the peer's address or length";
+    RKeyRight = 432, "the region does not grant the remote right", "Memory regions", "REMOTE_WRITE was not given";
+    RKeyPd = 433, "the region belongs to another protection domain than the queue pair", "Memory regions", "the peer's key belongs to another application";
+    PayloadFault = 440, "host memory did not answer a payload transfer", "Reset and errors", "the region's memory was unmapped, or bus mastering is off";
+    TranslationFault = 441, "a page list could not be read or holds an unaligned address", "Page lists", "the list's memory was unmapped or reused";
+
+    ReceiveTooSmall = 500, "the message is longer than the receive work request", "Receive queue", "peers disagree on message sizes";
+    InvalidRequest = 501, "the peer's request is not valid here: opcode sequence, length or right of the queue pair", "Responder", "the peer's queue pair has another MTU, or a right was not enabled";
+    RemoteInvalidRequest = 502, "the peer answered: invalid request", "Requester", "see the peer's diagnostics";
+    RemoteAccessError = 503, "the peer answered: remote access error", "Requester", "wrong rkey, range or right";
+    RemoteOperationalError = 504, "the peer answered: remote operational error", "Requester", "see the peer's diagnostics";
+    RetryExceeded = 505, "the peer did not answer within the retries", "Requester", "the peer is gone, in another state, or the path is wrong";
+    RnrRetryExceeded = 506, "the peer had no receive work request within the retries", "Requester", "the peer does not post receives fast enough";
+    CqOverrun = 507, "the completion queue is full", "Completion queue", "the queue is smaller than the work in flight";
+    EqOverrun = 508, "the event queue is full and an event was lost", "Event queue", "the queue is smaller than its objects";
+    CqRingFault = 509, "a completion could not be written", "Completion queue", "the ring is not mapped for DMA";
+    MsnDisagrees = 510, "an acknowledgement's MSN does not agree with its PSN; the PSN decided", "Requester", "a peer that counts messages in another way";
+    Flushed = 511, "the queue pair is in the error state", "Queue pair states", "an earlier failure of the same queue pair";
+    EventRingFault = 512, "an event could not be written", "Event queue", "the ring is not mapped for DMA";
+}
+
+impl Diagnostic {
+    pub const fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// The rule behind the number.
+    pub fn rule(self) -> &'static Rule {
+        rule(self.number()).unwrap_or(&RULES[0])
+    }
+}
+
+/// Looks a number up.
+pub fn rule(number: u32) -> Option<&'static Rule> {
+    RULES.binary_search_by_key(&number, |rule| rule.number).ok().map(|at| &RULES[at])
+}

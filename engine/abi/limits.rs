@@ -1,0 +1,25 @@
+//! Upper bounds of the interface; a device may offer less and says so in QUERY_DEVICE.
+
+constants! {
+    MAX_LOG_QPS: u8 = 17;
+    MAX_LOG_CQS: u8 = 17;
+    MAX_LOG_KEYS: u8 = 20;
+    MAX_EQS: u32 = 64;
+    MAX_LOG_SQ_SLOTS: u8 = 15;
+    MAX_LOG_RQ_ENTRIES: u8 = 15;
+    /// A receive WQE is `16 << stride`.
+    MAX_LOG_RQ_STRIDE: u8 = 3;
+    MAX_LOG_CQ_ENTRIES: u8 = 22;
+    MAX_LOG_EQ_ENTRIES: u8 = 16;
+    MAX_LOG_COMMAND_SLOTS: u8 = 8;
+    /// Scatter-gather elements of a send with a remote segment (one more without).
+    MAX_SEND_SGE: u8 = 14;
+    MAX_RECEIVE_SGE: u8 = 8;
+    MAX_INLINE_BYTES: u16 = 224;
+    MAX_MESSAGE_BYTES: u32 = 1 << 31;
+    MAX_GIDS: u16 = 256;
+    NO_OBJECT: u32 = 0xffff_ffff;
+    QP_CONTEXT_BYTES: u16 = 256;
+    CQ_CONTEXT_BYTES: u16 = 64;
+    KEY_CONTEXT_BYTES: u16 = 64;
+}

@@ -1,0 +1,71 @@
+//! Send and receive work queue entries.
+//!
+//! A send WQE is 16-byte segments in 64-byte slots, at most `MAX_WQE_SLOTS`: a control segment, a remote segment
+//! for WRITE, then either data segments or, with `WQE_INLINE`, the bytes themselves. A receive WQE is data
+//! segments only; its stride is given at creation, a data segment of length 0 ends it early.
+
+use zerocopy::little_endian::{U16, U32, U64};
+
+open_code! {
+    /// What a send work request asks for. Zero is never an opcode: it marks a plain doorbell.
+    WorkOpcode {
+        SEND = 0x01,
+        SEND_IMM = 0x02,
+        WRITE = 0x04,
+        WRITE_IMM = 0x05,
+    }
+}
+
+structure! {
+    /// The first segment. Its first 8 bytes have the shape of a doorbell, so that a torn line still names its work.
+    ControlSegment, 16 {
+        /// `WorkOpcode`.
+        opcode: u8,
+        /// The queue's own number, 24 bits.
+        qpn: [u8; 3],
+        /// Ring index of the WQE's first slot, free-running modulo 2^16.
+        slot_index: U16,
+        /// Length of the WQE in 16-byte segments, this one included; inline bytes are rounded up.
+        segments: u8,
+        /// `WQE_*` flags.
+        flags: u8,
+        /// Immediate data, as a number; on the wire it is big-endian.
+        immediate: U32,
+        /// Bytes of inline data; zero without `WQE_INLINE`.
+        inline_bytes: U16,
+        reserved: U16,
+    }
+}
+
+structure! {
+    /// Where an RDMA operation acts on the remote side.
+    RemoteSegment, 16 {
+        address: U64,
+        rkey: U32,
+        reserved: U32,
+    }
+}
+
+structure! {
+    /// One scatter-gather element. A length of zero means zero bytes.
+    DataSegment, 16 {
+        address: U64,
+        length_bytes: U32,
+        lkey: U32,
+    }
+}
+
+constants! {
+    WQE_SLOT_BYTES: u32 = 64;
+    WQE_SEGMENT_BYTES: u32 = 16;
+    /// Slots of the longest send WQE.
+    MAX_WQE_SLOTS: u32 = 4;
+    /// Post a completion when it is done.
+    WQE_SIGNALED: u8 = 1 << 0;
+    /// Set the solicited event bit in the message's last packet.
+    WQE_SOLICITED: u8 = 1 << 1;
+    /// Wait for earlier READs and atomics of this queue.
+    WQE_FENCE: u8 = 1 << 2;
+    /// The payload follows in the WQE itself.
+    WQE_INLINE: u8 = 1 << 3;
+}
