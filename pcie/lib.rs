@@ -5,6 +5,7 @@
 
 pub mod crossing;
 pub mod dma_port;
+pub mod tlp;
 
 pub use crossing::{Cause, Class, Crossing, Direction, Observed, Origin, Tlps, WireBytes};
 pub use dma_port::{DmaFault, DmaPort, DmaRange, DmaTag, HostAccess, Iova, Submitted};
