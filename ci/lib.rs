@@ -1,1 +1,34 @@
-//! Provisioning of QEMU and guest images, launching of guests, simulation workloads.
+//! Provisioning of QEMU, of a guest image and of outside judges, and the launching of guests.
+//!
+//! What comes in: the machine's own apt configuration, or a mirror; and, for a guest, the vfio-user socket of an
+//! adapter that somebody else serves. What goes out: running QEMU guests with that adapter attached, a way to send a
+//! program into them and to talk to it, and tools such as tshark that judge captures.
+//!
+//! Nothing is installed on the host and nothing needs root: everything goes into one cache folder. In the order of use:
+//!
+//! * [`debian`]: packages by suite, signatures verified, unpacked into folders named after their content
+//! * [`qemu`]: a QEMU that is new enough, its control socket, qtest and trace
+//! * [`image`]: the guest's kernel and initial file system
+//! * [`guest`]: snapshot, restore, hot-plug, a program inside
+//! * [`tools`]: tshark and scapy
+//! * [`Lab`]: all of these together
+//!
+//! This crate knows no crate of the device.
+
+pub mod cache;
+pub mod child;
+pub mod deadline;
+pub mod debian;
+mod error;
+// pub mod guest;
+// pub mod image;
+// mod lab;
+mod options;
+mod progress;
+// pub mod qemu;
+// pub mod tools;
+
+pub use error::{Error, Result};
+// pub use lab::Lab;
+pub use options::{Accelerator, Options};
+pub use progress::{Progress, Silent, StandardError};
