@@ -5,7 +5,12 @@
 
 pub mod crossing;
 pub mod dma_port;
+mod guest_copy;
+pub mod ledger;
+mod planted;
 pub mod tlp;
+pub mod trace;
+pub mod write_combine;
 
 pub use crossing::{Cause, Class, Crossing, Direction, Observed, Origin, Tlps, WireBytes};
 pub use dma_port::{DmaFault, DmaPort, DmaRange, DmaTag, HostAccess, Iova, Submitted};
