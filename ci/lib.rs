@@ -25,7 +25,7 @@ mod error;
 // mod lab;
 mod options;
 mod progress;
-// pub mod qemu;
+pub mod qemu;
 // pub mod tools;
 
 pub use error::{Error, Result};
