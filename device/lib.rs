@@ -1,1 +1,4 @@
 //! The device process: vfio-user server, functions, engine threads, management.
+
+mod planted;
+pub mod vfio_user;
