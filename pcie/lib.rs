@@ -5,7 +5,9 @@
 
 pub mod crossing;
 pub mod dma_port;
+pub mod dma_window;
 mod guest_copy;
+pub mod guest_region;
 pub mod ledger;
 mod planted;
 pub mod tlp;
