@@ -1,7 +1,7 @@
 //! A listening Unix socket and its file: made for its owner alone, a stale one replaced, a living one respected,
 //! removed in the end if it is still ours.
 
-use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, fstat, lstat, open};
+use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, lstat, open};
 use rustix::io::Errno;
 use rustix::net::socket_with;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind as bind_socket, connect, listen};
@@ -95,7 +95,6 @@ fn file_identity(path: &Path) -> io::Result<(u64, u64)> {
 fn lock_folder(folder: &Path, path: &Path) -> Result<OwnedFd, BindError> {
     let failed = |error: Errno| BindError::Io { path: path.into(), step: "locking its folder", error: error.into() };
     let opened = open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
-    fstat(&opened).map_err(failed)?;
     let step = Duration::from_millis(20);
     let mut waited = Duration::ZERO;
     loop {
