@@ -1,0 +1,153 @@
+//! MODIFY_QP: a step of the state machine with its attributes, all or nothing.
+
+use super::transitions::{self, Refusal};
+use super::{Halt, halt, missing};
+use crate::context::queue_pair::{QpContext, QpState};
+use crate::engine::Engine;
+use crate::front_end::commands::QpChange;
+use crate::front_end::{Answer, CommandError, EventRecord};
+use crate::host::Host;
+use crate::numbers::Qpn;
+use crate::pending::Waiter;
+use rnic_abi::command::*;
+use rnic_abi::{CommandStatus, Diagnostic};
+use rnic_pcie::Cause;
+use rnic_wire::Psn;
+
+impl Engine {
+    pub(super) fn modify_qp(&mut self, host: &mut Host, change: &QpChange, cause: Cause) -> Result<Answer, Halt> {
+        let qpn = change.qpn;
+        if self.queue_pairs.get(qpn).is_none() {
+            return Err(missing(qpn.0));
+        }
+        let mut context = self.load_qp(host, qpn, cause, Waiter::Command).map_err(|stop| halt(stop, qpn.0))?;
+        let next = change.state.unwrap_or(context.state);
+        self.check_change(&context, next, change)?;
+        if next == QpState::Reset {
+            return self.reset_qp(host, qpn, context);
+        }
+        apply(&mut context, change);
+        let before = std::mem::replace(&mut context.state, next);
+        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+            qp.state = next;
+        }
+        match (before, next) {
+            (before, QpState::Err) if before != QpState::Err => self.set_error(host, qpn, &mut context),
+            (QpState::Init, QpState::Rtr) => start_responder(&mut context, change),
+            (QpState::Rtr, QpState::Rts) => start_requester(&mut context, change),
+            (QpState::Rts, QpState::Sqd) => {
+                if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+                    qp.sqd_notify = change.mask & ATTR_EN_SQD_ASYNC_NOTIFY != 0 && change.sqd_notify;
+                }
+                self.note_drained(host, qpn, &context);
+            }
+            (QpState::Sqd, QpState::Rts) => self.schedule(qpn),
+            _ => {}
+        }
+        self.store_qp(host, qpn, context);
+        Ok(Answer::Done)
+    }
+
+    fn check_change(&self, context: &QpContext, next: QpState, change: &QpChange) -> Result<(), CommandError> {
+        let refuse = |diagnostic, status| CommandError::new(status, diagnostic, change.qpn.0);
+        let parameter = |diagnostic| refuse(diagnostic, CommandStatus::BAD_PARAMETER);
+        if change.current_state.is_some_and(|state| state != context.state) {
+            return Err(refuse(Diagnostic::ModifyCurrentState, CommandStatus::BAD_STATE));
+        }
+        transitions::check(context.state, next, change.mask).map_err(|refusal| match refusal {
+            Refusal::NoTransition => refuse(Diagnostic::ModifyTransition, CommandStatus::BAD_STATE),
+            Refusal::Missing(_) => parameter(Diagnostic::ModifyMissing),
+            Refusal::Illegal(_) => parameter(Diagnostic::ModifyIllegal),
+        })?;
+        if self.values_hold(change) { Ok(()) } else { Err(parameter(Diagnostic::ModifyValue)) }
+    }
+
+    fn values_hold(&self, change: &QpChange) -> bool {
+        let given = |bit| change.mask & bit != 0;
+        let rights = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
+        let av = &change.av;
+        (!given(ATTR_PKEY_INDEX) || change.pkey_index == 0)
+            && (!given(ATTR_PORT) || change.port == 1)
+            && (!given(ATTR_ACCESS_FLAGS) || change.access & !rights == 0)
+            && (!given(ATTR_PATH_MTU) || (1..=5).contains(&change.path_mtu))
+            && (!given(ATTR_DEST_QPN) || change.dest_qpn <= 0xff_ffff)
+            && (!given(ATTR_RQ_PSN) || change.rq_psn <= 0xff_ffff)
+            && (!given(ATTR_SQ_PSN) || change.sq_psn <= 0xff_ffff)
+            && (!given(ATTR_TIMEOUT) || change.timeout < 32)
+            && (!given(ATTR_RETRY_CNT) || change.retry_cnt < 8)
+            && (!given(ATTR_RNR_RETRY) || change.rnr_retry < 8)
+            && (!given(ATTR_MIN_RNR_TIMER) || change.min_rnr_timer < 32)
+            && (!given(ATTR_AV)
+                || (self.contexts.gids.get(av.sgid_index).is_some()
+                    && av.flow_label <= 0xf_ffff
+                    && av.service_level <= 7))
+    }
+
+    /// To RESET: everything is dropped without completions, once no read on its behalf is in flight.
+    fn reset_qp(&mut self, host: &mut Host, qpn: Qpn, context: QpContext) -> Result<Answer, Halt> {
+        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+            qp.state = QpState::Reset;
+        }
+        self.drop_work(qpn);
+        if self.pending.reads_of(qpn) {
+            return Err(Halt::Blocked);
+        }
+        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+            (qp.sq_producer, qp.sq_fetch, qp.rq_producer) = (0, 0, 0);
+            (qp.sq_fetching, qp.receive_fetching) = (false, false);
+            qp.receive_wqe = None;
+        }
+        let fresh = QpContext::new(context.pdn, context.send_cqn, context.receive_cqn, context.signal_all);
+        self.store_qp(host, qpn, fresh);
+        Ok(Answer::Done)
+    }
+
+    /// A queue pair in SQD with nothing outstanding tells so, once.
+    pub(crate) fn note_drained(&mut self, host: &mut Host, qpn: Qpn, context: &QpContext) {
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
+        if context.state == QpState::Sqd && qp.replay.is_empty() && std::mem::take(&mut qp.sqd_notify) {
+            self.async_event(host, qpn, EventRecord::SendQueueDrained { qpn: qpn.0 }, Cause::Maintenance);
+        }
+    }
+}
+
+/// Sets what the mask names.
+fn apply(context: &mut QpContext, change: &QpChange) {
+    let given = |bit| change.mask & bit != 0;
+    let mut set_u8 = |bit, slot: &mut u8, value| {
+        if given(bit) {
+            *slot = value;
+        }
+    };
+    set_u8(ATTR_PATH_MTU, &mut context.path_mtu, change.path_mtu);
+    set_u8(ATTR_TIMEOUT, &mut context.requester.timeout, change.timeout);
+    set_u8(ATTR_RETRY_CNT, &mut context.requester.retry_cnt, change.retry_cnt);
+    set_u8(ATTR_RNR_RETRY, &mut context.requester.rnr_retry, change.rnr_retry);
+    set_u8(ATTR_MAX_QP_RD_ATOMIC, &mut context.requester.max_rd_atomic, change.max_rd_atomic);
+    set_u8(ATTR_MAX_DEST_RD_ATOMIC, &mut context.responder.max_dest_rd_atomic, change.max_dest_rd_atomic);
+    set_u8(ATTR_MIN_RNR_TIMER, &mut context.responder.min_rnr_timer, change.min_rnr_timer);
+    if given(ATTR_ACCESS_FLAGS) {
+        context.access = change.access;
+    }
+    if given(ATTR_PKEY_INDEX) {
+        context.pkey_index = change.pkey_index;
+    }
+    if given(ATTR_DEST_QPN) {
+        context.dest_qpn = Qpn(change.dest_qpn);
+    }
+    if given(ATTR_AV) {
+        context.av = change.av;
+    }
+}
+
+fn start_responder(context: &mut QpContext, change: &QpChange) {
+    context.responder.expected_psn = Psn::new(change.rq_psn);
+}
+
+fn start_requester(context: &mut QpContext, change: &QpChange) {
+    let psn = Psn::new(change.sq_psn);
+    let half = &mut context.requester;
+    (half.unacked_psn, half.send_psn, half.fresh_psn) = (psn, psn, psn);
+    half.retries_left = half.retry_cnt;
+    half.rnr_retries_left = half.rnr_retry;
+}

@@ -1,0 +1,186 @@
+//! Queue pairs: create, query, destroy.
+
+use super::objects::{busy, exists};
+use super::tables::{has_entry, usable};
+use super::{Halt, Progress, halt, missing};
+use crate::context::queue_pair::{QpContext, QpState};
+use crate::context::translation::Owner;
+use crate::engine::Engine;
+use crate::front_end::commands::{NewQp, QpChange};
+use crate::front_end::{Answer, CommandError};
+use crate::host::Host;
+use crate::numbers::{Cqn, Qpn};
+use crate::pending::Waiter;
+use crate::queues::{QueuePair, Ring, TransmitState};
+use crate::reliability::replay_buffer::ReplayBuffer;
+use rnic_abi::limits;
+use rnic_pcie::Cause;
+use std::collections::VecDeque;
+
+impl Engine {
+    pub(super) fn create_qp(
+        &mut self,
+        host: &mut Host,
+        new: &NewQp,
+        cause: Cause,
+        progress: &mut Progress,
+    ) -> Result<Answer, Halt> {
+        let number = new.qpn.0;
+        let in_range = number != 0
+            && number <= 0xff_ffff
+            && new.log_sq_slots <= limits::MAX_LOG_SQ_SLOTS
+            && new.log_rq_entries <= limits::MAX_LOG_RQ_ENTRIES;
+        if !in_range {
+            return Err(CommandError::range(number).into());
+        }
+        has_entry(&self.contexts.queue_pair_table, number)?;
+        if self.queue_pairs.get(new.qpn).is_some() {
+            return Err(exists(number));
+        }
+        self.check_doorbell_page(new.doorbell_page)?;
+        for cqn in [new.send_cqn, new.receive_cqn] {
+            if self.completion_queues.get_at(cqn.index()).is_none() {
+                return Err(missing(cqn.0));
+            }
+        }
+        let slot_bytes = self.front_end.send_slot_bytes() as u16;
+        let sq = Ring { pages: new.sq_pages, log_entries: new.log_sq_slots, entry_bytes: slot_bytes };
+        let rq = Ring { pages: new.rq_pages, log_entries: new.log_rq_entries, entry_bytes: new.rq_stride_bytes };
+        usable(&sq.pages, sq.bytes(), slot_bytes.into(), number)?;
+        usable(&rq.pages, rq.bytes(), new.rq_stride_bytes.into(), number)?;
+        self.warm(host, Owner::SendQueue(number), &sq.pages, 0, sq.bytes(), cause, progress)?;
+        self.warm_receive_queue(host, number, &rq, cause, progress)?;
+        self.store_qp(host, new.qpn, QpContext::new(new.pdn, new.send_cqn, new.receive_cqn, new.signal_all));
+        self.queue_pairs.insert_at(new.qpn.index(), resident(new, sq, rq));
+        self.count_users(new.send_cqn, new.receive_cqn, true);
+        Ok(Answer::Done)
+    }
+
+    /// The two rings share one count of warmed lines: the receive queue's start where the send queue's end.
+    fn warm_receive_queue(
+        &mut self,
+        host: &mut Host,
+        number: u32,
+        rq: &Ring,
+        cause: Cause,
+        progress: &mut Progress,
+    ) -> Result<(), Halt> {
+        if progress.pages.is_empty() {
+            progress.pages.push(0);
+            progress.warmed = 0;
+        }
+        self.warm(host, Owner::ReceiveQueue(number), &rq.pages, 0, rq.bytes(), cause, progress)
+    }
+
+    fn count_users(&mut self, send: Cqn, receive: Cqn, more: bool) {
+        for cqn in [send, receive] {
+            if let Some(cq) = self.completion_queues.get_mut_at(cqn.index()) {
+                cq.queue_pairs = if more { cq.queue_pairs + 1 } else { cq.queue_pairs.saturating_sub(1) };
+            }
+        }
+    }
+
+    pub(super) fn query_qp(&mut self, host: &mut Host, qpn: Qpn, cause: Cause) -> Result<Answer, Halt> {
+        if self.queue_pairs.get(qpn).is_none() {
+            return Err(missing(qpn.0));
+        }
+        let context = self.load_qp(host, qpn, cause, Waiter::Command).map_err(|stop| halt(stop, qpn.0))?;
+        let (requester, responder) = (&context.requester, &context.responder);
+        let attributes = QpChange {
+            qpn,
+            mask: u32::MAX,
+            state: Some(context.state),
+            current_state: Some(context.state),
+            path_mtu: context.path_mtu,
+            port: 1,
+            access: context.access,
+            pkey_index: context.pkey_index,
+            max_rd_atomic: requester.max_rd_atomic,
+            max_dest_rd_atomic: responder.max_dest_rd_atomic,
+            min_rnr_timer: responder.min_rnr_timer,
+            timeout: requester.timeout,
+            retry_cnt: requester.retry_cnt,
+            rnr_retry: requester.rnr_retry,
+            rq_psn: responder.expected_psn.get(),
+            sq_psn: requester.send_psn.get(),
+            dest_qpn: context.dest_qpn.0,
+            av: context.av,
+            sqd_notify: false,
+        };
+        Ok(Answer::QueuePair { attributes, sq_consumer: requester.sq_consumer, rq_consumer: responder.rq_consumer })
+    }
+
+    /// Nothing of the queue pair is begun any more; when the last read on its behalf is home, it is gone.
+    pub(super) fn destroy_qp(&mut self, qpn: Qpn) -> Result<Answer, Halt> {
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return Err(missing(qpn.0)) };
+        qp.leaving = true;
+        self.drop_work(qpn);
+        if self.pending.reads_of(qpn) {
+            return Err(Halt::Blocked);
+        }
+        let Some(qp) = self.queue_pairs.remove_at(qpn.index()) else { return Err(busy(qpn.0)) };
+        self.count_users(qp.send_cqn, qp.receive_cqn, false);
+        self.contexts.queue_pairs.remove(qpn.0);
+        self.contexts.translations.forget(Owner::SendQueue(qpn.0));
+        self.contexts.translations.forget(Owner::ReceiveQueue(qpn.0));
+        self.rate_limits.set(qpn, None);
+        Ok(Answer::Done)
+    }
+
+    /// Forgets all work of a queue pair, without completions.
+    pub(super) fn drop_work(&mut self, qpn: Qpn) {
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
+        qp.quiesce_transmit();
+        let frames = qp.inbound.len();
+        qp.inbound.clear();
+        qp.inbound_blocked = false;
+        qp.receive_plan = None;
+        qp.receive_wqe = None;
+        qp.arrived.clear();
+        qp.owed = None;
+        qp.failing = None;
+        let unfinished: Vec<_> = qp.drain_work().collect();
+        self.parked_frames -= frames;
+        for wqe in unfinished {
+            self.wqes.remove(wqe);
+        }
+        self.staged.retain(|gathering| gathering.qpn != qpn);
+        self.ready.retain(|ready| *ready != qpn);
+        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+            qp.transmit = TransmitState::Idle;
+        }
+    }
+}
+
+fn resident(new: &NewQp, sq: Ring, rq: Ring) -> QueuePair {
+    QueuePair {
+        state: QpState::Reset,
+        doorbell_page: new.doorbell_page,
+        send_cqn: new.send_cqn,
+        receive_cqn: new.receive_cqn,
+        sq,
+        sq_producer: 0,
+        sq_fetch: 0,
+        sq_fetching: false,
+        rq,
+        rq_producer: 0,
+        waiting: VecDeque::new(),
+        replay: ReplayBuffer::default(),
+        transmit: TransmitState::Idle,
+        transmit_epoch: 0,
+        transmit_plan: None,
+        failing: None,
+        retry_deadline_ns: None,
+        rnr_until_ns: None,
+        owed: None,
+        owed_queued: false,
+        inbound: VecDeque::new(),
+        inbound_blocked: false,
+        receive_plan: None,
+        receive_wqe: None,
+        receive_fetching: false,
+        arrived: VecDeque::new(),
+        sqd_notify: false,
+        leaving: false,
+    }
+}

@@ -1,0 +1,111 @@
+//! SET_TABLE, and the walks of page lists that commands make.
+
+use super::{Halt, Progress, halt};
+use crate::context::page_list::{ENTRIES_PER_LINE, PageList};
+use crate::context::table::Table;
+use crate::context::translation::Owner;
+use crate::engine::Engine;
+use crate::front_end::commands::TableKind;
+use crate::front_end::{Answer, CommandError};
+use crate::host::Host;
+use crate::pending::Waiter;
+use rnic_abi::{CommandStatus, Diagnostic, limits};
+use rnic_pcie::Cause;
+
+/// Lines of a page list that its registration brings into the cache.
+const WARMED_LINES: u64 = 64;
+
+impl Engine {
+    pub(super) fn set_table(
+        &mut self,
+        host: &mut Host,
+        kind: TableKind,
+        log_entries: u8,
+        pages: &PageList,
+        cause: Cause,
+        progress: &mut Progress,
+    ) -> Result<Answer, Halt> {
+        let (entry_bytes, in_use) = match kind {
+            TableKind::QueuePair => (limits::QP_CONTEXT_BYTES, self.queue_pairs.len() > 0),
+            TableKind::CompletionQueue => (limits::CQ_CONTEXT_BYTES, self.completion_queues.len() > 0),
+            TableKind::Key => (limits::KEY_CONTEXT_BYTES, self.keys_present.iter().any(|word| *word != 0)),
+        };
+        if in_use {
+            return Err(CommandError::new(CommandStatus::BAD_STATE, Diagnostic::TableInUse, kind as u32).into());
+        }
+        let bytes = Table::bytes(log_entries, entry_bytes);
+        usable(pages, bytes, entry_bytes.into(), kind as u32)?;
+        self.read_pages(host, Owner::Table(kind as u8), pages, bytes, cause, progress)?;
+        let table = Some(Table::new(pages, log_entries, entry_bytes, std::mem::take(&mut progress.pages)));
+        match kind {
+            TableKind::QueuePair => self.contexts.queue_pair_table = table,
+            TableKind::CompletionQueue => self.contexts.completion_queue_table = table,
+            TableKind::Key => self.contexts.key_table = table,
+        }
+        Ok(Answer::Done)
+    }
+
+    /// Reads every page address of a list.
+    fn read_pages(
+        &mut self,
+        host: &mut Host,
+        owner: Owner,
+        pages: &PageList,
+        bytes: u64,
+        cause: Cause,
+        progress: &mut Progress,
+    ) -> Result<(), Halt> {
+        if pages.levels == 0 {
+            return Ok(());
+        }
+        let count = bytes.div_ceil(pages.page_bytes());
+        while (progress.pages.len() as u64) < count {
+            let offset = (progress.pages.len() as u64) << pages.page_shift;
+            let (iova, _) =
+                self.translate(host, owner, pages, offset, cause, Waiter::Command).map_err(|stop| halt(stop, 0))?;
+            progress.pages.push(iova.0);
+        }
+        self.contexts.translations.forget(owner);
+        Ok(())
+    }
+
+    /// Brings the first lines of a page list into the cache, so that the first use finds them.
+    pub(super) fn warm(
+        &mut self,
+        host: &mut Host,
+        owner: Owner,
+        pages: &PageList,
+        lead_bytes: u64,
+        bytes: u64,
+        cause: Cause,
+        progress: &mut Progress,
+    ) -> Result<(), Halt> {
+        if pages.levels == 0 || bytes == 0 {
+            return Ok(());
+        }
+        let lines = (lead_bytes + bytes).div_ceil(pages.page_bytes()).div_ceil(ENTRIES_PER_LINE).min(WARMED_LINES);
+        while progress.warmed < lines {
+            let offset = progress.warmed * ENTRIES_PER_LINE << pages.page_shift;
+            self.translate(host, owner, pages, offset, cause, Waiter::Command).map_err(|stop| halt(stop, 0))?;
+            progress.warmed += 1;
+        }
+        Ok(())
+    }
+}
+
+/// A page list that can hold so many bytes of entries of this size.
+pub(super) fn usable(pages: &PageList, bytes: u64, align: u64, object: u32) -> Result<(), CommandError> {
+    let aligned = pages.levels > 0 || pages.root % align == 0;
+    if aligned && pages.covers(0, bytes) {
+        return Ok(());
+    }
+    Err(CommandError::new(CommandStatus::BAD_PARAMETER, Diagnostic::PageListInvalid, object))
+}
+
+/// A table that has room for this number.
+pub(super) fn has_entry(table: &Option<Table>, index: u32) -> Result<(), CommandError> {
+    match table.as_ref().and_then(|table| table.entry(index)) {
+        Some(_) => Ok(()),
+        None => Err(CommandError::new(CommandStatus::NO_RESOURCES, Diagnostic::TableMissing, index)),
+    }
+}

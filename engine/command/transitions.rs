@@ -1,0 +1,120 @@
+//! The queue pair state machine, declared in one place: which step may be taken with which attributes.
+
+use crate::context::queue_pair::QpState;
+use crate::context::queue_pair::QpState::*;
+use rnic_abi::command::*;
+
+/// A step of the state machine of an RC queue pair, and the attributes that it requires and allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transition {
+    pub from: QpState,
+    pub to: QpState,
+    pub required: u32,
+    pub optional: u32,
+}
+
+const fn step(from: QpState, to: QpState, required: u32, optional: u32) -> Transition {
+    Transition { from, to, required, optional }
+}
+
+const INIT: u32 = ATTR_PKEY_INDEX | ATTR_PORT | ATTR_ACCESS_FLAGS;
+const RTR: u32 = ATTR_AV | ATTR_PATH_MTU | ATTR_DEST_QPN | ATTR_RQ_PSN | ATTR_MAX_DEST_RD_ATOMIC | ATTR_MIN_RNR_TIMER;
+const RTS: u32 = ATTR_TIMEOUT | ATTR_RETRY_CNT | ATTR_RNR_RETRY | ATTR_SQ_PSN | ATTR_MAX_QP_RD_ATOMIC;
+const LIVE: u32 = ATTR_CUR_STATE | ATTR_ACCESS_FLAGS | ATTR_ALT_PATH | ATTR_PATH_MIG_STATE | ATTR_MIN_RNR_TIMER;
+const DRAINED: u32 = ATTR_PORT
+    | ATTR_AV
+    | ATTR_TIMEOUT
+    | ATTR_RETRY_CNT
+    | ATTR_RNR_RETRY
+    | ATTR_MAX_QP_RD_ATOMIC
+    | ATTR_MAX_DEST_RD_ATOMIC
+    | ATTR_ALT_PATH
+    | ATTR_ACCESS_FLAGS
+    | ATTR_PKEY_INDEX
+    | ATTR_MIN_RNR_TIMER
+    | ATTR_PATH_MIG_STATE;
+
+/// Every step besides those to RESET and ERR, which every state has and which take no attributes.
+pub const RC_TRANSITIONS: &[Transition] = &[
+    step(Reset, Init, INIT, 0),
+    step(Init, Init, 0, INIT),
+    step(Init, Rtr, RTR, ATTR_ALT_PATH | ATTR_ACCESS_FLAGS | ATTR_PKEY_INDEX),
+    step(Rtr, Rts, RTS, LIVE),
+    step(Rts, Rts, 0, LIVE),
+    step(Rts, Sqd, 0, ATTR_EN_SQD_ASYNC_NOTIFY),
+    step(Sqd, Sqd, 0, DRAINED),
+    step(Sqd, Rts, 0, LIVE),
+];
+
+/// Why a step cannot be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    NoTransition,
+    Missing(u32),
+    Illegal(u32),
+}
+
+/// Checks a step; `mask` holds the given attributes, the state itself left out.
+pub fn check(from: QpState, to: QpState, mask: u32) -> Result<(), Refusal> {
+    let mask = mask & !ATTR_STATE;
+    let (required, optional) = match (from, to) {
+        (_, Reset) => (0, 0),
+        (Reset, Err) => return Result::Err(Refusal::NoTransition),
+        (_, Err) => (0, 0),
+        _ => {
+            let found = RC_TRANSITIONS.iter().find(|step| step.from == from && step.to == to);
+            let step = found.ok_or(Refusal::NoTransition)?;
+            (step.required, step.optional)
+        }
+    };
+    let missing = required & !mask;
+    let illegal = mask & !(required | optional);
+    match (missing, illegal) {
+        (0, 0) => Ok(()),
+        (0, illegal) => Result::Err(Refusal::Illegal(illegal)),
+        (missing, _) => Result::Err(Refusal::Missing(missing)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The whole state x state table for RC: `x` where a step exists.
+    #[test]
+    fn the_steps_are_those_of_the_specification() {
+        let table = [
+            //           RESET  INIT   RTR    RTS    SQD    SQE    ERR
+            (Reset, [true, true, false, false, false, false, false]),
+            (Init, [true, true, true, false, false, false, true]),
+            (Rtr, [true, false, false, true, false, false, true]),
+            (Rts, [true, false, false, true, true, false, true]),
+            (Sqd, [true, false, false, true, true, false, true]),
+            (Sqe, [true, false, false, false, false, false, true]),
+            (Err, [true, false, false, false, false, false, true]),
+        ];
+        for (from, row) in table {
+            for (to, exists) in QpState::ALL.into_iter().zip(row) {
+                let required = RC_TRANSITIONS.iter().find(|t| t.from == from && t.to == to).map_or(0, |t| t.required);
+                assert_eq!(check(from, to, required | ATTR_STATE).is_ok(), exists, "{from:?} -> {to:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_required_attribute_is_missed_and_every_other_one_refused() {
+        for step in RC_TRANSITIONS {
+            for bit in (0..32).map(|bit| 1u32 << bit).filter(|bit| *bit != ATTR_STATE) {
+                let without = check(step.from, step.to, step.required & !bit);
+                let with = check(step.from, step.to, step.required | bit);
+                if step.required & bit != 0 {
+                    assert_eq!(without, Result::Err(Refusal::Missing(bit)), "{step:?}");
+                } else if step.optional & bit == 0 {
+                    assert_eq!(with, Result::Err(Refusal::Illegal(bit)), "{step:?}");
+                } else {
+                    assert_eq!(with, Ok(()), "{step:?}");
+                }
+            }
+        }
+    }
+}

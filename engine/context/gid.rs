@@ -1,0 +1,41 @@
+//! The port's GID table.
+
+use rnic_abi::limits::MAX_GIDS;
+
+/// One source address of the port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GidEntry {
+    pub gid: [u8; 16],
+    pub mac: [u8; 6],
+    pub vlan_id: Option<u16>,
+}
+
+/// GIDs by index, as the driver set them.
+#[derive(Debug, Default)]
+pub struct GidTable {
+    entries: Vec<Option<GidEntry>>,
+}
+
+impl GidTable {
+    pub fn get(&self, index: u16) -> Option<&GidEntry> {
+        self.entries.get(usize::from(index))?.as_ref()
+    }
+
+    /// False for an index beyond the table.
+    pub fn set(&mut self, index: u16, entry: Option<GidEntry>) -> bool {
+        if index >= MAX_GIDS {
+            return false;
+        }
+        let at = usize::from(index);
+        if self.entries.len() <= at {
+            self.entries.resize(at + 1, None);
+        }
+        self.entries[at] = entry;
+        true
+    }
+
+    /// The GIDs that are set.
+    pub fn iter(&self) -> impl Iterator<Item = &GidEntry> {
+        self.entries.iter().flatten()
+    }
+}

@@ -1,0 +1,246 @@
+//! From a number to its context: a hit in the cache, or a fill from the table in host memory.
+//!
+//! In: an object's number, the cause it is served for, and who waits. Out: the context, or `Blocked` with the
+//! waiter registered.
+
+use super::completion_queue::CqContext;
+use super::image::Image;
+use super::key::KeyContext;
+use super::page_list::PageList;
+use super::queue_pair::QpContext;
+use super::translation::{LINE_BYTES, Owner, TranslationCache};
+use crate::blocks::Block;
+use crate::engine::Engine;
+use crate::front_end::commands::TableKind;
+use crate::host::Host;
+use crate::numbers::{Cqn, Key, Qpn};
+use crate::pending::{Awaited, Fill, Stop, Waiter};
+use rnic_abi::Diagnostic;
+use rnic_pcie::{Cause, Class, DmaRange, Iova, Origin, Submitted};
+
+/// The largest image.
+const IMAGE_BYTES: usize = 256;
+
+impl Engine {
+    /// A queue pair's context, as a copy that the caller stores back with [`Engine::store_qp`].
+    pub(crate) fn load_qp(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        cause: Cause,
+        waiter: Waiter,
+    ) -> Result<QpContext, Stop> {
+        self.blocks.touch(host.now_ns, Block::QpCache, qpn.0);
+        if let Some(context) = self.contexts.queue_pairs.get(qpn.0) {
+            return Ok(*context);
+        }
+        self.fill(host, Fill::QueuePair(qpn), cause, waiter)?;
+        self.contexts.queue_pairs.get(qpn.0).copied().ok_or(Stop::Broken(Diagnostic::ContextFault))
+    }
+
+    /// Stores a context back; the write to the table waits for its eviction.
+    pub(crate) fn store_qp(&mut self, host: &mut Host, qpn: Qpn, context: QpContext) {
+        if let Some(slot) = self.contexts.queue_pairs.get_mut(qpn.0) {
+            *slot = context;
+            return;
+        }
+        // It left while a nested lookup of another queue pair came in: write-allocate again.
+        if let Some(evicted) = self.contexts.queue_pairs.insert(qpn.0, context, true) {
+            self.write_back(host, TableKind::QueuePair, evicted.index, &evicted.value);
+        }
+    }
+
+    pub(crate) fn load_cq(
+        &mut self,
+        host: &mut Host,
+        cqn: Cqn,
+        cause: Cause,
+        waiter: Waiter,
+    ) -> Result<CqContext, Stop> {
+        if let Some(context) = self.contexts.completion_queues.get(cqn.0) {
+            return Ok(*context);
+        }
+        self.fill(host, Fill::CompletionQueue(cqn), cause, waiter)?;
+        self.contexts.completion_queues.get(cqn.0).copied().ok_or(Stop::Broken(Diagnostic::ContextFault))
+    }
+
+    pub(crate) fn store_cq(&mut self, host: &mut Host, cqn: Cqn, context: CqContext) {
+        if let Some(evicted) = self.contexts.completion_queues.insert(cqn.0, context, true) {
+            self.write_back(host, TableKind::CompletionQueue, evicted.index, &evicted.value);
+        }
+    }
+
+    /// A key's context. A key that was never registered is refused without a crossing.
+    pub(crate) fn load_key(
+        &mut self,
+        host: &mut Host,
+        key: Key,
+        cause: Cause,
+        waiter: Waiter,
+    ) -> Result<KeyContext, Stop> {
+        let index = key.table_index();
+        self.blocks.touch(host.now_ns, Block::KeyCache, index);
+        if let Some(context) = self.contexts.keys.get(index) {
+            return Ok(*context);
+        }
+        if !self.key_exists(index) {
+            return Err(Stop::Refused(super::key::Refusal::Invalid));
+        }
+        self.fill(host, Fill::Key(index), cause, waiter)?;
+        self.contexts.keys.get(index).copied().ok_or(Stop::Broken(Diagnostic::ContextFault))
+    }
+
+    /// Byte `offset` of a page list: its address, and how many bytes follow in the same page.
+    pub(crate) fn translate(
+        &mut self,
+        host: &mut Host,
+        owner: Owner,
+        pages: &PageList,
+        offset: u64,
+        cause: Cause,
+        waiter: Waiter,
+    ) -> Result<(Iova, u64), Stop> {
+        const BAD: Stop = Stop::Broken(Diagnostic::TranslationFault);
+        if pages.levels == 0 {
+            let iova = Iova(pages.root).checked_add(offset).ok_or(BAD)?;
+            return Ok((iova, u64::MAX - iova.0));
+        }
+        let place = pages.place(offset);
+        let outer = pages.outer_entry(place.page_index).ok_or(BAD)?;
+        let mut entry = self.list_entry(host, owner, outer, cause, waiter)?;
+        if pages.levels == 2 {
+            let inner = Some(entry).filter(|list| list % 4096 == 0).ok_or(BAD)?;
+            let inner = PageList::inner_entry(inner, place.page_index).ok_or(BAD)?;
+            entry = self.list_entry(host, owner, inner, cause, waiter)?;
+        }
+        if entry % pages.page_bytes() != 0 {
+            return Err(BAD);
+        }
+        let iova = Iova(entry).checked_add(place.offset).ok_or(BAD)?;
+        Ok((iova, pages.page_bytes() - place.offset))
+    }
+
+    fn list_entry(
+        &mut self,
+        host: &mut Host,
+        owner: Owner,
+        entry: Iova,
+        cause: Cause,
+        waiter: Waiter,
+    ) -> Result<u64, Stop> {
+        if let Some(value) = self.contexts.translations.get(owner, entry) {
+            return Ok(value);
+        }
+        let address = TranslationCache::line_of(entry);
+        self.fill(host, Fill::Line { owner, address }, cause, waiter)?;
+        self.contexts.translations.get(owner, entry).ok_or(Stop::Broken(Diagnostic::TranslationFault))
+    }
+
+    /// Sends a fill, or joins the one in flight. `Ok` when it was answered at once.
+    fn fill(&mut self, host: &mut Host, fill: Fill, cause: Cause, waiter: Waiter) -> Result<(), Stop> {
+        if let Some(diagnostic) = self.pending.take_fault(fill) {
+            return Err(Stop::Broken(diagnostic));
+        }
+        if self.pending.join(fill, waiter) {
+            return Err(Stop::Blocked);
+        }
+        let (class, iova, length) = self.fill_source(fill).ok_or(Stop::Broken(Diagnostic::ContextFault))?;
+        let mut bytes = [0; IMAGE_BYTES];
+        let bytes = &mut bytes[..length];
+        let range = [DmaRange::new(iova, length as u32)];
+        match host.port.read(Origin::new(class, cause), &range, bytes) {
+            Ok(Submitted::Ready) => self.install(host, fill, bytes).map_err(Stop::Broken),
+            Ok(Submitted::Pending(tag)) => {
+                self.pending.insert(tag, Awaited::Fill { fill, waiters: vec![waiter] });
+                Err(Stop::Blocked)
+            }
+            Err(_) => Err(Stop::Broken(fill_fault(fill))),
+        }
+    }
+
+    fn fill_source(&self, fill: Fill) -> Option<(Class, Iova, usize)> {
+        let tables = &self.contexts;
+        let of = |table: &Option<super::table::Table>, index: u32| {
+            let table = table.as_ref()?;
+            Some((table.entry(index)?, table.entry_bytes()))
+        };
+        let (class, (iova, length)) = match fill {
+            Fill::QueuePair(qpn) => (Class::ContextFetch, of(&tables.queue_pair_table, qpn.0)?),
+            Fill::CompletionQueue(cqn) => (Class::ContextFetch, of(&tables.completion_queue_table, cqn.0)?),
+            Fill::Key(index) => (Class::KeyFetch, of(&tables.key_table, index)?),
+            Fill::Line { address, .. } => (Class::TranslationFetch, (Iova(address), LINE_BYTES)),
+        };
+        Some((class, iova, length))
+    }
+
+    /// Puts what a fill brought into its cache, after checking it.
+    fn install(&mut self, host: &mut Host, fill: Fill, bytes: &[u8]) -> Result<(), Diagnostic> {
+        match fill {
+            Fill::QueuePair(qpn) => {
+                let context = QpContext::from_bytes(bytes)?;
+                if let Some(evicted) = self.contexts.queue_pairs.insert(qpn.0, context, false) {
+                    self.write_back(host, TableKind::QueuePair, evicted.index, &evicted.value);
+                }
+            }
+            Fill::CompletionQueue(cqn) => {
+                let context = CqContext::from_bytes(bytes)?;
+                if let Some(evicted) = self.contexts.completion_queues.insert(cqn.0, context, false) {
+                    self.write_back(host, TableKind::CompletionQueue, evicted.index, &evicted.value);
+                }
+            }
+            Fill::Key(index) => {
+                let context = KeyContext::from_bytes(bytes)?;
+                if let Some(evicted) = self.contexts.keys.insert(index, context, false) {
+                    self.write_back(host, TableKind::Key, evicted.index, &evicted.value);
+                }
+            }
+            Fill::Line { owner, address } => {
+                let line = bytes.first_chunk().ok_or(Diagnostic::TranslationFault)?;
+                self.contexts.translations.insert(owner, address, line);
+            }
+        }
+        Ok(())
+    }
+
+    /// A fill in flight has come back: its waiters run again, whatever it brought.
+    pub(crate) fn filled(&mut self, host: &mut Host, fill: Fill, waiters: &[Waiter], bytes: Option<&[u8]>) {
+        let installed = match bytes {
+            Some(bytes) => self.install(host, fill, bytes),
+            None => Err(fill_fault(fill)),
+        };
+        for waiter in waiters {
+            if let Err(diagnostic) = installed {
+                self.pending.forget_fault(fill);
+                self.pending.note_fault(fill, diagnostic);
+            }
+            self.resume(host, *waiter);
+        }
+        self.pending.forget_fault(fill);
+    }
+
+    /// Writes a context to its table: eviction and flush.
+    pub(crate) fn write_back<T: Image>(&mut self, host: &mut Host, kind: TableKind, index: u32, context: &T) {
+        let table = match kind {
+            TableKind::QueuePair => &self.contexts.queue_pair_table,
+            TableKind::CompletionQueue => &self.contexts.completion_queue_table,
+            TableKind::Key => &self.contexts.key_table,
+        };
+        let mut image = [0; IMAGE_BYTES];
+        let image = &mut image[..T::BYTES];
+        context.to_bytes(image);
+        let written = table.as_ref().and_then(|table| table.entry(index)).map(|iova| {
+            let origin = Origin::new(Class::ContextWriteback, Cause::Maintenance);
+            host.port.write(origin, &[DmaRange::new(iova, T::BYTES as u32)], image)
+        });
+        if !matches!(written, Some(Ok(()))) {
+            self.diagnose(host.now_ns, Diagnostic::ContextFault, index, kind as u64);
+        }
+    }
+}
+
+const fn fill_fault(fill: Fill) -> Diagnostic {
+    match fill {
+        Fill::Line { .. } => Diagnostic::TranslationFault,
+        _ => Diagnostic::ContextFault,
+    }
+}

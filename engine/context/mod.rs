@@ -1,0 +1,58 @@
+//! Contexts: what the adapter knows of queue pairs, completion queues and memory keys.
+//!
+//! Each kind is a backing table in host memory that the driver handed over ([`table`]) and a working-set cache in
+//! the device ([`cache`]), write-allocate and write-back. [`lookup`] joins the two: a hit answers at once, a miss
+//! sends a fill over the link and parks the asker. Page lists are walked through one [`translation`] cache.
+//! Nothing pins an entry: whoever comes back after a miss asks again.
+
+pub mod access;
+pub mod cache;
+pub mod completion_queue;
+pub mod gid;
+pub mod image;
+pub mod key;
+pub mod lookup;
+pub mod page_list;
+pub mod queue_pair;
+pub mod table;
+pub mod translation;
+
+use crate::EngineConfig;
+use cache::Cache;
+use completion_queue::CqContext;
+use gid::GidTable;
+use key::KeyContext;
+use queue_pair::QpContext;
+use table::Table;
+use translation::TranslationCache;
+
+/// The tables and caches of one adapter.
+#[derive(Debug)]
+pub(crate) struct Contexts {
+    pub queue_pairs: Cache<QpContext>,
+    pub completion_queues: Cache<CqContext>,
+    pub keys: Cache<KeyContext>,
+    pub queue_pair_table: Option<Table>,
+    pub completion_queue_table: Option<Table>,
+    pub key_table: Option<Table>,
+    pub translations: TranslationCache,
+    pub gids: GidTable,
+    /// Changes whenever a key stops being valid: ranges resolved before are resolved again.
+    pub keys_epoch: u64,
+}
+
+impl Contexts {
+    pub fn new(config: &EngineConfig) -> Self {
+        Self {
+            queue_pairs: Cache::new(config.qp_cache_entries),
+            completion_queues: Cache::new(config.cq_cache_entries),
+            keys: Cache::new(config.key_cache_entries),
+            queue_pair_table: None,
+            completion_queue_table: None,
+            key_table: None,
+            translations: TranslationCache::new(config.translation_cache_lines),
+            gids: GidTable::default(),
+            keys_epoch: 0,
+        }
+    }
+}

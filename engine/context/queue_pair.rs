@@ -1,0 +1,321 @@
+//! Queue pair contexts: all that the next packet of a queue pair needs.
+
+use super::image::{Image, Reader, Writer};
+use crate::numbers::{Cqn, Key, Pdn, Qpn};
+use rnic_abi::command::*;
+use rnic_abi::limits::QP_CONTEXT_BYTES;
+use rnic_wire::{Msn, Psn};
+
+/// A queue pair's state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum QpState {
+    #[default]
+    Reset,
+    Init,
+    Rtr,
+    Rts,
+    Sqd,
+    Sqe,
+    Err,
+}
+
+impl QpState {
+    pub const ALL: [Self; 7] = [Self::Reset, Self::Init, Self::Rtr, Self::Rts, Self::Sqd, Self::Sqe, Self::Err];
+
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Reset => QP_STATE_RESET,
+            Self::Init => QP_STATE_INIT,
+            Self::Rtr => QP_STATE_RTR,
+            Self::Rts => QP_STATE_RTS,
+            Self::Sqd => QP_STATE_SQD,
+            Self::Sqe => QP_STATE_SQE,
+            Self::Err => QP_STATE_ERR,
+        }
+    }
+
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.code() == code)
+    }
+
+    /// Packets from the peer are taken in this state.
+    pub const fn receives(self) -> bool {
+        matches!(self, Self::Rtr | Self::Rts | Self::Sqd | Self::Sqe)
+    }
+
+    /// Send work is begun in this state.
+    pub const fn sends(self) -> bool {
+        matches!(self, Self::Rts)
+    }
+
+    /// Acknowledgements for what was sent are taken in this state.
+    pub const fn requests_outstanding(self) -> bool {
+        matches!(self, Self::Rts | Self::Sqd)
+    }
+}
+
+/// Where packets go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddressVector {
+    pub dest_gid: [u8; 16],
+    pub dest_mac: [u8; 6],
+    pub sgid_index: u16,
+    pub flow_label: u32,
+    pub traffic_class: u8,
+    pub hop_limit: u8,
+    pub service_level: u8,
+}
+
+/// The message that is arriving.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Inbound {
+    #[default]
+    None,
+    Send {
+        received_bytes: u64,
+    },
+    Write {
+        address: u64,
+        rkey: Key,
+        length_bytes: u32,
+        received_bytes: u32,
+    },
+}
+
+/// The requester's half.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requester {
+    /// Oldest PSN that is not acknowledged.
+    pub unacked_psn: Psn,
+    /// PSN of the next packet to leave, new or again.
+    pub send_psn: Psn,
+    /// First PSN that has never left.
+    pub fresh_psn: Psn,
+    /// Messages begun, modulo 2^24: what the peer's MSN will count.
+    pub message_count: Msn,
+    pub timeout: u8,
+    pub retry_cnt: u8,
+    pub retries_left: u8,
+    pub rnr_retry: u8,
+    pub rnr_retries_left: u8,
+    /// How often the packets from `unacked_psn` on have been sent again.
+    pub attempt: u16,
+    pub max_rd_atomic: u8,
+    /// Ring index of the oldest work request that is not finished.
+    pub sq_consumer: u16,
+}
+
+/// The responder's half.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Responder {
+    pub expected_psn: Psn,
+    /// Messages completed, modulo 2^24.
+    pub msn: Msn,
+    /// A sequence-error NAK has gone out and nothing in order has come since.
+    pub nak_outstanding: bool,
+    pub min_rnr_timer: u8,
+    pub max_dest_rd_atomic: u8,
+    pub communication_established: bool,
+    pub inbound: Inbound,
+    /// Ring index of the next receive work request.
+    pub rq_consumer: u16,
+}
+
+/// A queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpContext {
+    pub state: QpState,
+    pub pdn: Pdn,
+    pub send_cqn: Cqn,
+    pub receive_cqn: Cqn,
+    pub signal_all: bool,
+    pub access: u32,
+    pub pkey_index: u16,
+    /// 1 is 256 bytes, 5 is 4096.
+    pub path_mtu: u8,
+    pub dest_qpn: Qpn,
+    pub av: AddressVector,
+    pub requester: Requester,
+    pub responder: Responder,
+}
+
+impl QpContext {
+    pub fn new(pdn: Pdn, send_cqn: Cqn, receive_cqn: Cqn, signal_all: bool) -> Self {
+        Self {
+            state: QpState::Reset,
+            pdn,
+            send_cqn,
+            receive_cqn,
+            signal_all,
+            access: 0,
+            pkey_index: 0,
+            path_mtu: 1,
+            dest_qpn: Qpn(0),
+            av: AddressVector::default(),
+            requester: Requester::default(),
+            responder: Responder::default(),
+        }
+    }
+
+    pub const fn path_mtu_bytes(&self) -> u32 {
+        128 << self.path_mtu
+    }
+}
+
+const INBOUND_NONE: u8 = 0;
+const INBOUND_SEND: u8 = 1;
+const INBOUND_WRITE: u8 = 2;
+
+impl Image for QpContext {
+    const BYTES: usize = QP_CONTEXT_BYTES as usize;
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        out.u8(self.state.code());
+        out.u8(self.signal_all.into());
+        out.u8(self.path_mtu);
+        out.u32(self.pdn.0);
+        out.u32(self.send_cqn.0);
+        out.u32(self.receive_cqn.0);
+        out.u32(self.access);
+        out.u16(self.pkey_index);
+        out.u32(self.dest_qpn.0);
+        encode_path(&self.av, out);
+        encode_requester(&self.requester, out);
+        encode_responder(&self.responder, out);
+    }
+
+    fn decode(bytes: &mut Reader<'_>) -> Option<Self> {
+        let (state, signal_all, path_mtu) = (QpState::from_code(bytes.u8()?)?, bytes.flag()?, bytes.u8()?);
+        let (pdn, send_cqn, receive_cqn) = (Pdn(bytes.u32()?), Cqn(bytes.u32()?), Cqn(bytes.u32()?));
+        let (access, pkey_index, dest_qpn) = (bytes.u32()?, bytes.u16()?, Qpn(number24(bytes)?));
+        let av = decode_path(bytes)?;
+        let requester = decode_requester(bytes)?;
+        let responder = decode_responder(bytes)?;
+        (1..=5).contains(&path_mtu).then_some(Self {
+            state,
+            pdn,
+            send_cqn,
+            receive_cqn,
+            signal_all,
+            access,
+            pkey_index,
+            path_mtu,
+            dest_qpn,
+            av,
+            requester,
+            responder,
+        })
+    }
+}
+
+fn number24(bytes: &mut Reader<'_>) -> Option<u32> {
+    bytes.u32().filter(|number| *number <= 0xff_ffff)
+}
+
+fn psn(bytes: &mut Reader<'_>) -> Option<Psn> {
+    number24(bytes).map(Psn::new)
+}
+
+fn encode_path(av: &AddressVector, out: &mut Writer<'_>) {
+    out.put(&av.dest_gid);
+    out.put(&av.dest_mac);
+    out.u16(av.sgid_index);
+    out.u32(av.flow_label);
+    out.u8(av.traffic_class);
+    out.u8(av.hop_limit);
+    out.u8(av.service_level);
+}
+
+fn decode_path(bytes: &mut Reader<'_>) -> Option<AddressVector> {
+    Some(AddressVector {
+        dest_gid: bytes.take()?,
+        dest_mac: bytes.take()?,
+        sgid_index: bytes.u16()?,
+        flow_label: bytes.u32().filter(|label| *label <= 0xf_ffff)?,
+        traffic_class: bytes.u8()?,
+        hop_limit: bytes.u8()?,
+        service_level: bytes.u8().filter(|level| *level <= 7)?,
+    })
+}
+
+fn encode_requester(half: &Requester, out: &mut Writer<'_>) {
+    out.u32(half.unacked_psn.get());
+    out.u32(half.send_psn.get());
+    out.u32(half.fresh_psn.get());
+    out.u32(half.message_count.get());
+    out.u8(half.timeout);
+    out.u8(half.retry_cnt);
+    out.u8(half.retries_left);
+    out.u8(half.rnr_retry);
+    out.u8(half.rnr_retries_left);
+    out.u16(half.attempt);
+    out.u8(half.max_rd_atomic);
+    out.u16(half.sq_consumer);
+}
+
+fn decode_requester(bytes: &mut Reader<'_>) -> Option<Requester> {
+    let (unacked_psn, send_psn, fresh_psn) = (psn(bytes)?, psn(bytes)?, psn(bytes)?);
+    Some(Requester {
+        unacked_psn,
+        send_psn,
+        fresh_psn,
+        message_count: number24(bytes).map(Msn::new)?,
+        timeout: bytes.u8().filter(|timeout| *timeout < 32)?,
+        retry_cnt: bytes.u8().filter(|count| *count < 8)?,
+        retries_left: bytes.u8().filter(|count| *count < 8)?,
+        rnr_retry: bytes.u8().filter(|count| *count < 8)?,
+        rnr_retries_left: bytes.u8().filter(|count| *count < 8)?,
+        attempt: bytes.u16()?,
+        max_rd_atomic: bytes.u8()?,
+        sq_consumer: bytes.u16()?,
+    })
+}
+
+fn encode_responder(half: &Responder, out: &mut Writer<'_>) {
+    out.u32(half.expected_psn.get());
+    out.u32(half.msn.get());
+    out.u8(half.nak_outstanding.into());
+    out.u8(half.min_rnr_timer);
+    out.u8(half.max_dest_rd_atomic);
+    out.u8(half.communication_established.into());
+    out.u16(half.rq_consumer);
+    let (kind, address, rkey, length, received) = match half.inbound {
+        Inbound::None => (INBOUND_NONE, 0, Key(0), 0, 0),
+        Inbound::Send { received_bytes } => (INBOUND_SEND, 0, Key(0), 0, received_bytes),
+        Inbound::Write { address, rkey, length_bytes, received_bytes } => {
+            (INBOUND_WRITE, address, rkey, length_bytes, received_bytes.into())
+        }
+    };
+    out.u8(kind);
+    out.u64(address);
+    out.u32(rkey.0);
+    out.u32(length);
+    out.u64(received);
+}
+
+fn decode_responder(bytes: &mut Reader<'_>) -> Option<Responder> {
+    let (expected_psn, msn) = (psn(bytes)?, number24(bytes).map(Msn::new)?);
+    let (nak_outstanding, min_rnr_timer) = (bytes.flag()?, bytes.u8().filter(|code| *code < 32)?);
+    let (max_dest_rd_atomic, communication_established, rq_consumer) = (bytes.u8()?, bytes.flag()?, bytes.u16()?);
+    let (kind, address, rkey) = (bytes.u8()?, bytes.u64()?, Key(bytes.u32()?));
+    let (length_bytes, received_bytes) = (bytes.u32()?, bytes.u64()?);
+    let inbound = match kind {
+        INBOUND_NONE => Inbound::None,
+        INBOUND_SEND => Inbound::Send { received_bytes: Some(received_bytes).filter(|bytes| *bytes <= 1 << 31)? },
+        INBOUND_WRITE => {
+            let received_bytes = u32::try_from(received_bytes).ok().filter(|received| *received <= length_bytes)?;
+            Inbound::Write { address, rkey, length_bytes, received_bytes }
+        }
+        _ => return None,
+    };
+    Some(Responder {
+        expected_psn,
+        msn,
+        nak_outstanding,
+        min_rnr_timer,
+        max_dest_rd_atomic,
+        communication_established,
+        inbound,
+        rq_consumer,
+    })
+}

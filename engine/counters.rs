@@ -1,0 +1,63 @@
+//! Counters, under the names of Linux rxe where it has them.
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What the adapter has counted since its last reset.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Counters {
+            /// Every counter with its name.
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    sent_pkts,
+    rcvd_pkts,
+    duplicate_request,
+    out_of_seq_request,
+    rcvd_rnr_err,
+    send_rnr_err,
+    rcvd_seq_err,
+    send_seq_err,
+    retry_exceeded_err,
+    retry_rnr_exceeded_err,
+    /// Retry timers that expired.
+    local_ack_timeout_err,
+    /// Packets sent again.
+    retransmitted_pkts,
+    /// Acknowledgements outside what is outstanding.
+    ghost_acks,
+    /// Acknowledgements whose MSN did not agree with their PSN.
+    msn_mismatch,
+    /// Invalid request, access and operational errors found in the peer's requests.
+    resp_local_invalid_request,
+    resp_remote_access_errors,
+    resp_local_operation_errors,
+    /// Frames dropped, by reason.
+    rx_dropped_frame,
+    rx_icrc_errors,
+    rx_dropped_no_qp,
+    rx_dropped_state,
+    rx_dropped_address,
+    rx_dropped_transport,
+    rx_bad_pkey,
+    /// Key refusals, local and remote.
+    lkey_invalid,
+    lkey_range,
+    lkey_right,
+    lkey_pd,
+    rkey_invalid,
+    rkey_range,
+    rkey_right,
+    rkey_pd,
+    /// Completions that could not be written because their queue had failed.
+    cqe_lost,
+    /// Events that found no room.
+    eqe_lost,
+    diagnostics,
+}

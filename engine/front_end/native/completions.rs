@@ -1,0 +1,76 @@
+//! Completion and event queue entries.
+
+use super::*;
+use rnic_abi::completion::*;
+use rnic_abi::event::EQE_PHASE;
+use rnic_abi::{CompletionOpcode, CompletionStatus, Eqe, EventType};
+use zerocopy::IntoBytes;
+
+fn status(status: Status) -> CompletionStatus {
+    match status {
+        Status::Success => CompletionStatus::SUCCESS,
+        Status::LocalLength => CompletionStatus::LOC_LEN_ERR,
+        Status::LocalQpOperation => CompletionStatus::LOC_QP_OP_ERR,
+        Status::LocalProtection => CompletionStatus::LOC_PROT_ERR,
+        Status::Flushed => CompletionStatus::WR_FLUSH_ERR,
+        Status::RemoteInvalidRequest => CompletionStatus::REM_INV_REQ_ERR,
+        Status::RemoteAccess => CompletionStatus::REM_ACCESS_ERR,
+        Status::RemoteOperation => CompletionStatus::REM_OP_ERR,
+        Status::RetryExceeded => CompletionStatus::RETRY_EXC_ERR,
+        Status::RnrRetryExceeded => CompletionStatus::RNR_RETRY_EXC_ERR,
+        Status::General => CompletionStatus::GENERAL_ERR,
+    }
+}
+
+fn opcode(kind: CompletionKind) -> CompletionOpcode {
+    match kind {
+        CompletionKind::Sent(Operation::Send) => CompletionOpcode::SEND,
+        CompletionKind::Sent(Operation::SendImm) => CompletionOpcode::SEND_IMM,
+        CompletionKind::Sent(Operation::Write) => CompletionOpcode::WRITE,
+        CompletionKind::Sent(Operation::WriteImm) => CompletionOpcode::WRITE_IMM,
+        CompletionKind::Received { by_write: false, .. } => CompletionOpcode::RECV,
+        CompletionKind::Received { by_write: true, .. } => CompletionOpcode::RECV_RDMA_WITH_IMM,
+        CompletionKind::Unknown => CompletionOpcode(0),
+    }
+}
+
+pub(super) fn encode_completion(completion: &Completion, now_ns: u64, phase: bool, out: &mut [u8]) {
+    let immediate = match completion.kind {
+        CompletionKind::Received { immediate, .. } => immediate,
+        _ => None,
+    };
+    let with_immediate = if immediate.is_some() { CQE_WITH_IMM } else { 0 };
+    let solicited = if completion.solicited { CQE_SOLICITED } else { 0 };
+    let mut cqe = Cqe::zeroed();
+    cqe.qpn = completion.qpn.0.into();
+    cqe.wqe_index = completion.wqe_index.into();
+    cqe.opcode = opcode(completion.kind).0;
+    cqe.status = status(completion.status).0;
+    cqe.byte_len = completion.length_bytes.into();
+    cqe.immediate = immediate.unwrap_or(0).into();
+    cqe.src_qpn = completion.source_qpn.0.into();
+    cqe.vendor_err = completion.diagnostic.map_or(0, Diagnostic::number).into();
+    cqe.flags = (with_immediate | solicited).into();
+    cqe.time_ns = now_ns.into();
+    cqe.phase = (u32::from(phase) * CQE_PHASE).into();
+    out.copy_from_slice(cqe.as_bytes());
+}
+
+pub(super) fn encode_event(event: &EventRecord, phase: bool, out: &mut [u8]) {
+    let (event_type, object, data) = match *event {
+        EventRecord::Completion { cqn, consumer } => (EventType::COMPLETION, cqn, consumer),
+        EventRecord::Command { slot } => (EventType::COMMAND, slot.into(), 0),
+        EventRecord::CqError { cqn, diagnostic } => (EventType::CQ_ERR, cqn, diagnostic.number()),
+        EventRecord::QpFatal { qpn, diagnostic } => (EventType::QP_FATAL, qpn, diagnostic.number()),
+        EventRecord::QpRequestError { qpn, diagnostic } => (EventType::QP_REQ_ERR, qpn, diagnostic.number()),
+        EventRecord::QpAccessError { qpn, diagnostic } => (EventType::QP_ACCESS_ERR, qpn, diagnostic.number()),
+        EventRecord::CommunicationEstablished { qpn } => (EventType::COMM_EST, qpn, 0),
+        EventRecord::SendQueueDrained { qpn } => (EventType::SQ_DRAINED, qpn, 0),
+    };
+    let mut eqe = Eqe::zeroed();
+    eqe.event_type = event_type.0;
+    eqe.object = object.into();
+    eqe.data = data.into();
+    eqe.phase = (u32::from(phase) * EQE_PHASE).into();
+    out.copy_from_slice(eqe.as_bytes());
+}

@@ -1,0 +1,124 @@
+//! Send and receive work queue entries.
+
+use super::*;
+use crate::numbers::Key;
+use rnic_abi::work_request::*;
+use rnic_abi::{ControlSegment, DataSegment, RemoteSegment, WorkOpcode, limits};
+use zerocopy::FromBytes;
+
+const SEGMENT: usize = WQE_SEGMENT_BYTES as usize;
+const SEGMENTS_AT: usize = 6;
+
+/// Slots of the WQE whose first bytes are these: at least one, at most the longest WQE's.
+pub(super) fn slots(first_bytes: &[u8]) -> u16 {
+    let segments = first_bytes.get(SEGMENTS_AT).copied().unwrap_or(1);
+    u16::from(segments).div_ceil(4).clamp(1, MAX_WQE_SLOTS as u16)
+}
+
+fn operation(opcode: u8) -> Option<Operation> {
+    Some(match WorkOpcode(opcode) {
+        WorkOpcode::SEND => Operation::Send,
+        WorkOpcode::SEND_IMM => Operation::SendImm,
+        WorkOpcode::WRITE => Operation::Write,
+        WorkOpcode::WRITE_IMM => Operation::WriteImm,
+        _ => return None,
+    })
+}
+
+pub(super) fn decode_send(expected: Expected, bytes: &[u8]) -> Result<SendWork, Diagnostic> {
+    let (control, rest) = ControlSegment::read_from_prefix(bytes).map_err(|_| Diagnostic::WqeLength)?;
+    let qpn = u32::from_le_bytes([control.qpn[0], control.qpn[1], control.qpn[2], 0]);
+    if qpn != expected.qpn.0 {
+        return Err(Diagnostic::WqeQpn);
+    }
+    if control.slot_index.get() != expected.slot_index {
+        return Err(Diagnostic::WqeIndex);
+    }
+    let operation = operation(control.opcode).ok_or(Diagnostic::WqeOpcode)?;
+    let known = WQE_SIGNALED | WQE_SOLICITED | WQE_FENCE | WQE_INLINE;
+    if control.flags & !known != 0 || control.reserved.get() != 0 {
+        return Err(Diagnostic::WqeReserved);
+    }
+    let segments = usize::from(control.segments);
+    let slots = segments.div_ceil(4);
+    if segments == 0 || slots > usize::from(expected.available_slots) || segments * SEGMENT > bytes.len() {
+        return Err(Diagnostic::WqeLength);
+    }
+    let rest = &rest[..(segments - 1) * SEGMENT];
+    let (remote, rest) = if operation.is_write() { remote(rest)? } else { (None, rest) };
+    let inline = control.flags & WQE_INLINE != 0;
+    let body = if inline { inline_body(control.inline_bytes.get(), rest)? } else { gather_body(&control, rest)? };
+    let length = match &body {
+        Body::Inline(data) => data.len() as u64,
+        Body::Gather(elements) => elements.iter().map(|element| u64::from(element.length_bytes)).sum(),
+    };
+    if length > u64::from(limits::MAX_MESSAGE_BYTES) {
+        return Err(Diagnostic::MessageTooLong);
+    }
+    let (remote_address, rkey) = remote.unwrap_or_default();
+    Ok(SendWork {
+        operation,
+        signaled: control.flags & WQE_SIGNALED != 0,
+        solicited: control.flags & WQE_SOLICITED != 0,
+        fence: control.flags & WQE_FENCE != 0,
+        immediate: control.immediate.get(),
+        remote_address,
+        rkey,
+        length_bytes: length as u32,
+        slots: slots as u16,
+        body,
+    })
+}
+
+type Remote = Option<(u64, Key)>;
+
+fn remote(rest: &[u8]) -> Result<(Remote, &[u8]), Diagnostic> {
+    let (segment, rest) = RemoteSegment::read_from_prefix(rest).map_err(|_| Diagnostic::WqeLength)?;
+    if segment.reserved.get() != 0 {
+        return Err(Diagnostic::WqeReserved);
+    }
+    Ok((Some((segment.address.get(), Key(segment.rkey.get()))), rest))
+}
+
+/// The segment count must be the one that the inline length asks for, no more and no less.
+fn inline_body(length: u16, rest: &[u8]) -> Result<Body, Diagnostic> {
+    if length > limits::MAX_INLINE_BYTES {
+        return Err(Diagnostic::WqeInline);
+    }
+    let length = usize::from(length);
+    if length.div_ceil(SEGMENT) * SEGMENT != rest.len() {
+        return Err(Diagnostic::WqeLength);
+    }
+    let data = rest[..length].try_into().map_err(|_| Diagnostic::WqeInline)?;
+    Ok(Body::Inline(data))
+}
+
+fn gather_body(control: &ControlSegment, rest: &[u8]) -> Result<Body, Diagnostic> {
+    if control.inline_bytes.get() != 0 {
+        return Err(Diagnostic::WqeReserved);
+    }
+    elements(rest).map(Body::Gather)
+}
+
+fn elements(bytes: &[u8]) -> Result<ScatterList, Diagnostic> {
+    let mut list = ScatterList::new();
+    for chunk in bytes.chunks_exact(SEGMENT) {
+        let segment = DataSegment::read_from_bytes(chunk).map_err(|_| Diagnostic::WqeLength)?;
+        let element = Element {
+            address: segment.address.get(),
+            length_bytes: segment.length_bytes.get(),
+            key: Key(segment.lkey.get()),
+        };
+        list.try_push(element).map_err(|_| Diagnostic::WqeLength)?;
+    }
+    Ok(list)
+}
+
+/// A receive WQE ends at its stride or at the first element of length zero.
+pub(super) fn decode_receive(bytes: &[u8]) -> Result<ScatterList, Diagnostic> {
+    let mut list = elements(bytes)?;
+    if let Some(end) = list.iter().position(|element| element.length_bytes == 0) {
+        list.truncate(end);
+    }
+    Ok(list)
+}

@@ -1,0 +1,115 @@
+//! Neutral work requests, completions and events.
+
+use crate::numbers::{Key, Qpn};
+use arrayvec::ArrayVec;
+use rnic_abi::Diagnostic;
+
+/// Elements of the longest work request.
+pub const MAX_ELEMENTS: usize = 15;
+/// Bytes of the longest inline payload.
+pub const MAX_INLINE: usize = 240;
+
+/// One scatter-gather element.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Element {
+    pub address: u64,
+    pub length_bytes: u32,
+    pub key: Key,
+}
+
+pub type ScatterList = ArrayVec<Element, MAX_ELEMENTS>;
+
+/// What a send work request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Send,
+    SendImm,
+    Write,
+    WriteImm,
+}
+
+impl Operation {
+    pub const fn has_immediate(self) -> bool {
+        matches!(self, Self::SendImm | Self::WriteImm)
+    }
+
+    pub const fn is_write(self) -> bool {
+        matches!(self, Self::Write | Self::WriteImm)
+    }
+}
+
+/// Where the payload comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    Gather(ScatterList),
+    Inline(ArrayVec<u8, MAX_INLINE>),
+}
+
+/// A send work request as the transmit path knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendWork {
+    pub operation: Operation,
+    pub signaled: bool,
+    pub solicited: bool,
+    pub fence: bool,
+    pub immediate: u32,
+    pub remote_address: u64,
+    pub rkey: Key,
+    pub length_bytes: u32,
+    pub slots: u16,
+    pub body: Body,
+}
+
+/// How a work request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    Success,
+    LocalLength,
+    LocalQpOperation,
+    LocalProtection,
+    Flushed,
+    RemoteInvalidRequest,
+    RemoteAccess,
+    RemoteOperation,
+    RetryExceeded,
+    RnrRetryExceeded,
+    General,
+}
+
+/// What kind of work completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompletionKind {
+    Sent(Operation),
+    Received {
+        immediate: Option<u32>,
+        by_write: bool,
+    },
+    /// A send work request whose opcode could not be understood.
+    Unknown,
+}
+
+/// A completion before it becomes bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    pub qpn: Qpn,
+    pub wqe_index: u16,
+    pub kind: CompletionKind,
+    pub status: Status,
+    pub length_bytes: u32,
+    pub source_qpn: Qpn,
+    pub solicited: bool,
+    pub diagnostic: Option<Diagnostic>,
+}
+
+/// An event before it becomes bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventRecord {
+    Completion { cqn: u32, consumer: u32 },
+    Command { slot: u16 },
+    CqError { cqn: u32, diagnostic: Diagnostic },
+    QpFatal { qpn: u32, diagnostic: Diagnostic },
+    QpRequestError { qpn: u32, diagnostic: Diagnostic },
+    QpAccessError { qpn: u32, diagnostic: Diagnostic },
+    CommunicationEstablished { qpn: u32 },
+    SendQueueDrained { qpn: u32 },
+}

@@ -1,0 +1,78 @@
+//! The replay buffer: an entry a message, a reference to its source buffer, no copy of the payload.
+//!
+//! Entries are in PSN order. An entry is made in the step that hands its first packet to the port and retired when
+//! an acknowledgement covers its last.
+
+use crate::queues::WqeId;
+use rnic_wire::{Msn, Psn};
+use std::collections::VecDeque;
+
+/// What a resend would need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReplayEntry {
+    pub wqe: WqeId,
+    pub first_psn: Psn,
+    /// Packets of the whole message.
+    pub packets: u32,
+    /// The message's number: what the peer's MSN must reach.
+    pub message: Msn,
+}
+
+impl ReplayEntry {
+    pub fn last_psn(&self) -> Psn {
+        self.first_psn.add(self.packets - 1)
+    }
+
+    pub fn next_psn(&self) -> Psn {
+        self.first_psn.add(self.packets)
+    }
+
+    pub fn contains(&self, psn: Psn) -> bool {
+        let distance = psn.compare(self.first_psn);
+        distance >= 0 && (distance as u32) < self.packets
+    }
+}
+
+/// A queue pair's messages in flight.
+#[derive(Debug, Default)]
+pub(crate) struct ReplayBuffer {
+    entries: VecDeque<ReplayEntry>,
+    /// Where the next packet's message was last found.
+    hint: usize,
+}
+
+impl ReplayBuffer {
+    pub fn push(&mut self, entry: ReplayEntry) {
+        self.entries.push_back(entry);
+    }
+
+    pub fn front(&self) -> Option<&ReplayEntry> {
+        self.entries.front()
+    }
+
+    pub fn back(&self) -> Option<&ReplayEntry> {
+        self.entries.back()
+    }
+
+    pub fn pop_front(&mut self) -> Option<ReplayEntry> {
+        self.hint = self.hint.saturating_sub(1);
+        self.entries.pop_front()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The message a packet belongs to.
+    pub fn find(&mut self, psn: Psn) -> Option<ReplayEntry> {
+        let near = self.hint.min(self.entries.len())..self.entries.len().min(self.hint + 2);
+        let found = near.clone().find(|at| self.entries[*at].contains(psn));
+        let at = found.or_else(|| self.entries.iter().position(|entry| entry.contains(psn)))?;
+        self.hint = at;
+        Some(self.entries[at])
+    }
+}

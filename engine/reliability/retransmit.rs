@@ -1,0 +1,47 @@
+//! Going back: to the oldest unacknowledged packet after a timeout, to the packet that a NAK names.
+
+use crate::context::queue_pair::QpContext;
+use crate::engine::Engine;
+use crate::front_end::Status;
+use crate::host::Host;
+use crate::numbers::Qpn;
+use crate::pending::{Stop, Waiter};
+use rnic_abi::Diagnostic;
+use rnic_pcie::Cause;
+use rnic_wire::Psn;
+
+impl Engine {
+    /// The retry timer has expired: send the oldest unacknowledged packet again, or give up.
+    pub(crate) fn retry_timer_expired(&mut self, host: &mut Host, qpn: Qpn) {
+        let mut context = match self.load_qp(host, qpn, Cause::Maintenance, Waiter::Timeout(qpn)) {
+            Ok(context) => context,
+            Err(Stop::Blocked) => return,
+            Err(stop) => return self.queue_pair_broken(host, qpn, stop),
+        };
+        let outstanding = context.requester.unacked_psn != context.requester.fresh_psn;
+        if !context.state.requests_outstanding() || !outstanding {
+            return;
+        }
+        if context.requester.retries_left == 0 {
+            self.counters.retry_exceeded_err += 1;
+            self.fail_oldest(host, qpn, &mut context, Status::RetryExceeded, Diagnostic::RetryExceeded);
+        } else {
+            context.requester.retries_left -= 1;
+            let from = context.requester.unacked_psn;
+            self.go_back(qpn, &mut context, from);
+            self.start_retry_timer(host, qpn, &context);
+        }
+        self.store_qp(host, qpn, context);
+    }
+
+    /// The next packet to leave is `psn` again, and everything after it.
+    pub(crate) fn go_back(&mut self, qpn: Qpn, context: &mut QpContext, psn: Psn) {
+        context.requester.send_psn = psn;
+        context.requester.attempt = context.requester.attempt.saturating_add(1);
+        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+            qp.transmit_epoch = qp.transmit_epoch.wrapping_add(1);
+            qp.transmit_plan = None;
+        }
+        self.schedule(qpn);
+    }
+}

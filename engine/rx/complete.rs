@@ -1,0 +1,87 @@
+//! A message has arrived: its receive work request is used up, and its completion waits for its turn.
+
+use super::opcode_check::{Arrival, Message};
+use crate::context::queue_pair::QpContext;
+use crate::engine::Engine;
+use crate::front_end::{Completion, CompletionKind, Status};
+use crate::host::Host;
+use crate::numbers::Qpn;
+use crate::pending::Stop;
+use crate::queues::Arrived;
+use rnic_abi::Diagnostic;
+use rnic_pcie::Cause;
+
+impl Engine {
+    pub(crate) fn message_arrived(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        context: &mut QpContext,
+        arrival: &Arrival,
+        _psn: u32,
+    ) {
+        let index = context.responder.rq_consumer;
+        context.responder.rq_consumer = index.wrapping_add(1);
+        let by_write = matches!(arrival.message, Message::Write { .. });
+        let completion = Completion {
+            qpn,
+            wqe_index: index,
+            kind: CompletionKind::Received { immediate: arrival.immediate, by_write },
+            status: Status::Success,
+            length_bytes: (arrival.offset + u64::from(arrival.length_bytes)) as u32,
+            source_qpn: context.dest_qpn,
+            solicited: arrival.solicited,
+            diagnostic: None,
+        };
+        let cause = Cause::Receive { qpn_or_srqn: qpn.0, index };
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
+        if !by_write {
+            qp.receive_wqe = None;
+        }
+        qp.arrived.push_back(Arrived { completion, cause, waits_for_wqe: by_write });
+        self.finish_arrived(host, qpn);
+    }
+
+    /// Completes what has arrived, in order, as far as receive work requests are there.
+    pub(crate) fn finish_arrived(&mut self, host: &mut Host, qpn: Qpn) {
+        loop {
+            let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
+            let cqn = qp.receive_cqn;
+            let Some(front) = qp.arrived.front() else { return };
+            let (waits, index) = (front.waits_for_wqe, front.completion.wqe_index);
+            if waits {
+                if self.fetch_receive_wqe(host, qpn, index) == Err(Stop::Blocked) {
+                    return;
+                }
+                self.use_receive_wqe(host, qpn, index);
+            }
+            let Some(arrived) = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.arrived.pop_front()) else { return };
+            self.complete(host, cqn, arrived.completion, arrived.cause);
+        }
+    }
+
+    /// The work request of a WRITE with immediate is only used up: its buffer stays untouched.
+    fn use_receive_wqe(&mut self, host: &mut Host, qpn: Qpn, index: u16) {
+        let wqe = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.receive_wqe.take());
+        if let Some(Err(diagnostic)) = wqe.map(|wqe| wqe.list) {
+            self.diagnose(host.now_ns, diagnostic, qpn.0, index.into());
+        }
+    }
+
+    /// The receive work request in use, or the next one, fails with the message that needed it.
+    pub(crate) fn fail_receive(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        context: &mut QpContext,
+        status: Status,
+        diagnostic: Diagnostic,
+    ) {
+        let index = context.responder.rq_consumer;
+        context.responder.rq_consumer = index.wrapping_add(1);
+        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+            qp.receive_wqe = None;
+        }
+        self.receive_completion(host, qpn, context, index, status, diagnostic);
+    }
+}

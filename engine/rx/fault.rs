@@ -1,0 +1,69 @@
+//! What can be wrong with a request, and what follows: one table.
+
+use crate::front_end::{EventRecord, Status};
+use crate::numbers::Qpn;
+use rnic_abi::Diagnostic;
+use rnic_wire::NakCode;
+
+/// What was wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Opcode sequence, length, or a right that the queue pair does not have.
+    InvalidRequest,
+    /// The message is longer than its receive work request.
+    ReceiveTooSmall,
+    /// The rkey does not allow it.
+    RemoteAccess(Diagnostic),
+    /// A receive element's key does not allow it.
+    LocalProtection(Diagnostic),
+    /// Host memory did not answer, or held what it must not.
+    LocalOperation(Diagnostic),
+}
+
+/// Which asynchronous event tells the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tells {
+    RequestError,
+    AccessError,
+    Fatal,
+}
+
+/// What follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Consequence {
+    pub nak: NakCode,
+    /// Status of the receive work request in use, where one is.
+    pub receive_status: Option<Status>,
+    pub tells: Tells,
+    pub diagnostic: Diagnostic,
+}
+
+impl Fault {
+    pub fn consequence(self) -> Consequence {
+        let (nak, receive_status, tells, diagnostic) = match self {
+            Self::InvalidRequest => (NakCode::INVALID_REQUEST, None, Tells::RequestError, Diagnostic::InvalidRequest),
+            Self::ReceiveTooSmall => {
+                (NakCode::INVALID_REQUEST, Some(Status::LocalLength), Tells::RequestError, Diagnostic::ReceiveTooSmall)
+            }
+            Self::RemoteAccess(rule) => (NakCode::REMOTE_ACCESS_ERROR, None, Tells::AccessError, rule),
+            Self::LocalProtection(rule) => {
+                (NakCode::REMOTE_OPERATIONAL_ERROR, Some(Status::LocalProtection), Tells::Fatal, rule)
+            }
+            Self::LocalOperation(rule) => {
+                (NakCode::REMOTE_OPERATIONAL_ERROR, Some(Status::LocalQpOperation), Tells::Fatal, rule)
+            }
+        };
+        Consequence { nak, receive_status, tells, diagnostic }
+    }
+}
+
+impl Consequence {
+    pub fn event(&self, qpn: Qpn) -> EventRecord {
+        let (qpn, diagnostic) = (qpn.0, self.diagnostic);
+        match self.tells {
+            Tells::RequestError => EventRecord::QpRequestError { qpn, diagnostic },
+            Tells::AccessError => EventRecord::QpAccessError { qpn, diagnostic },
+            Tells::Fatal => EventRecord::QpFatal { qpn, diagnostic },
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The key check on the receiving side: may the payload be placed, and where?
+//!
+//! A WRITE's rkey is checked for the whole range of its RETH at the first packet; a zero-length WRITE names
+//! nothing that could be checked. A SEND's elements are checked like any local memory.
+
+use super::fault::Fault;
+use super::opcode_check::{Arrival, Message};
+use crate::context::access::{Accessor, Plan};
+use crate::context::key::{Refusal, Right};
+use crate::context::queue_pair::QpContext;
+use crate::engine::Engine;
+use crate::front_end::{Element, ScatterList};
+use crate::host::Host;
+use crate::numbers::Qpn;
+use crate::pending::{Stop, Waiter};
+use rnic_abi::Diagnostic;
+use rnic_pcie::Cause;
+
+/// Where an arrival's payload goes: only this reaches `scatter`.
+#[derive(Debug)]
+pub(crate) struct Authorized(pub Plan);
+
+/// Blocked, or the peer's fault.
+pub(crate) type Checked<T> = Result<T, Refused>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Blocked,
+    Fault(Fault),
+}
+
+impl Engine {
+    pub(crate) fn authorize(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        context: &QpContext,
+        arrival: &Arrival,
+        psn: u32,
+    ) -> Checked<Authorized> {
+        let cause = Cause::Packet { qpn: qpn.0, psn, attempt: 0 };
+        let waiter = Waiter::Inbound(qpn);
+        match arrival.message {
+            Message::Write { address, rkey, length_bytes } => {
+                let accessor = Accessor { pdn: context.pdn, right: Right::RemoteWrite, cause, waiter };
+                let mut elements = ScatterList::new();
+                elements.push(Element { address, length_bytes, key: rkey });
+                self.authorize_elements(host, qpn, &elements, arrival, &accessor)
+            }
+            Message::Send => {
+                let accessor = Accessor { pdn: context.pdn, right: Right::LocalWrite, cause, waiter };
+                let elements = self.receive_elements(qpn, arrival)?;
+                self.authorize_elements(host, qpn, &elements, arrival, &accessor)
+            }
+        }
+    }
+
+    /// The elements of the receive work request in use, if they are long enough for the message so far.
+    fn receive_elements(&self, qpn: Qpn, arrival: &Arrival) -> Checked<ScatterList> {
+        let wqe = self.queue_pairs.get(qpn).and_then(|qp| qp.receive_wqe.as_ref()).ok_or(Refused::Blocked)?;
+        let list = match &wqe.list {
+            Ok(list) => list,
+            Err(diagnostic) => return Err(Refused::Fault(Fault::LocalOperation(*diagnostic))),
+        };
+        let room: u64 = list.iter().map(|element| u64::from(element.length_bytes)).sum();
+        if arrival.offset + u64::from(arrival.length_bytes) > room {
+            return Err(Refused::Fault(Fault::ReceiveTooSmall));
+        }
+        Ok(list.clone())
+    }
+
+    fn authorize_elements(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        elements: &[Element],
+        arrival: &Arrival,
+        accessor: &Accessor,
+    ) -> Checked<Authorized> {
+        let kept = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.receive_plan.take());
+        let mut plan = kept.map_or_else(Plan::default, |plan| *plan);
+        let whole_range = arrival.first && matches!(arrival.message, Message::Write { .. });
+        let mut resolved = Ok(());
+        if whole_range {
+            resolved = self.check_elements(host, elements, accessor, &mut plan);
+        }
+        if resolved.is_ok() {
+            let length = arrival.length_bytes.into();
+            resolved = self.resolve(host, elements, arrival.offset, length, accessor, &mut plan);
+        }
+        match resolved {
+            Ok(()) => Ok(Authorized(plan)),
+            Err(Stop::Blocked) => {
+                if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+                    qp.receive_plan = Some(Box::new(plan));
+                }
+                Err(Refused::Blocked)
+            }
+            Err(Stop::Broken(diagnostic)) => Err(Refused::Fault(Fault::LocalOperation(diagnostic))),
+            Err(Stop::Refused(refusal)) => Err(Refused::Fault(match arrival.message {
+                Message::Write { .. } => Fault::RemoteAccess(self.remote_refusal(refusal)),
+                Message::Send => Fault::LocalProtection(self.local_refusal(refusal)),
+            })),
+        }
+    }
+
+    /// Counts a refusal of a remote key and names its rule.
+    fn remote_refusal(&mut self, refusal: Refusal) -> Diagnostic {
+        match refusal {
+            Refusal::Invalid => {
+                self.counters.rkey_invalid += 1;
+                Diagnostic::RKeyInvalid
+            }
+            Refusal::Range => {
+                self.counters.rkey_range += 1;
+                Diagnostic::RKeyRange
+            }
+            Refusal::Right => {
+                self.counters.rkey_right += 1;
+                Diagnostic::RKeyRight
+            }
+            Refusal::Pd => {
+                self.counters.rkey_pd += 1;
+                Diagnostic::RKeyPd
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Opcode check: does the packet fit the message that is arriving, the path MTU, and the queue pair's rights?
+//!
+//! In: a packet in sequence. Out: an [`Arrival`]: what the packet adds to which message. Errors are the peer's.
+
+use super::fault::Fault;
+use crate::context::queue_pair::{Inbound, QpContext};
+use crate::numbers::Key;
+use crate::rx::psn_check::InSequence;
+use rnic_abi::command::ACCESS_REMOTE_WRITE;
+use rnic_abi::limits::MAX_MESSAGE_BYTES;
+use rnic_wire::{Headers, Operation};
+
+/// What a packet is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    Send,
+    Write { address: u64, rkey: Key, length_bytes: u32 },
+}
+
+/// What a packet brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    pub message: Message,
+    /// Bytes of the message before this packet.
+    pub offset: u64,
+    pub length_bytes: u32,
+    pub first: bool,
+    pub last: bool,
+    pub immediate: Option<u32>,
+    pub solicited: bool,
+}
+
+impl Arrival {
+    /// A receive work request is used up by this packet's message at this packet.
+    pub fn completes_receive(&self) -> bool {
+        self.last && (self.message == Message::Send || self.immediate.is_some())
+    }
+}
+
+pub(crate) fn check(context: &QpContext, in_sequence: &InSequence<'_, '_>) -> Result<Arrival, Fault> {
+    let packet = in_sequence.0;
+    let info = packet.description;
+    let (first, last) = (info.position.starts_message(), info.position.ends_message());
+    let length_bytes = packet.payload.len() as u32;
+    let (message, offset) = message_of(context, in_sequence, info.operation, first)?;
+    check_length(context, &message, offset, length_bytes, first, last)?;
+    let immediate =
+        info.headers.contains(Headers::IMMDT).then(|| u32::from_be_bytes(packet.headers.extension.immdt.immediate));
+    let solicited = last && packet.headers.bth.solicited_event;
+    Ok(Arrival { message, offset, length_bytes, first, last, immediate, solicited })
+}
+
+fn message_of(
+    context: &QpContext,
+    in_sequence: &InSequence<'_, '_>,
+    operation: Operation,
+    first: bool,
+) -> Result<(Message, u64), Fault> {
+    let extension = &in_sequence.0.headers.extension;
+    match (operation, first, context.responder.inbound) {
+        (Operation::Send | Operation::SendImmediate, true, Inbound::None) => Ok((Message::Send, 0)),
+        (Operation::Send | Operation::SendImmediate, false, Inbound::Send { received_bytes }) => {
+            Ok((Message::Send, received_bytes))
+        }
+        (Operation::Write | Operation::WriteImmediate, true, Inbound::None) => {
+            if context.access & ACCESS_REMOTE_WRITE == 0 {
+                return Err(Fault::InvalidRequest);
+            }
+            let reth = &extension.reth;
+            let (address, rkey) = (reth.virtual_address, Key(reth.remote_key));
+            Ok((Message::Write { address, rkey, length_bytes: reth.dma_length }, 0))
+        }
+        (
+            Operation::Write | Operation::WriteImmediate,
+            false,
+            Inbound::Write { address, rkey, length_bytes, received_bytes },
+        ) => Ok((Message::Write { address, rkey, length_bytes }, received_bytes.into())),
+        // Middle without first, first inside a message, another operation inside a message, or one that this
+        // responder does not do.
+        _ => Err(Fault::InvalidRequest),
+    }
+}
+
+/// First and middle packets are full; a last one holds something; a WRITE's bytes are as many as its RETH says.
+fn check_length(
+    context: &QpContext,
+    message: &Message,
+    offset: u64,
+    length: u32,
+    first: bool,
+    last: bool,
+) -> Result<(), Fault> {
+    let mtu = context.path_mtu_bytes();
+    let fits = match (first, last) {
+        (_, false) => length == mtu,
+        (true, true) => length <= mtu,
+        (false, true) => (1..=mtu).contains(&length),
+    };
+    let end = offset + u64::from(length);
+    let total = match message {
+        Message::Send => end <= MAX_MESSAGE_BYTES.into(),
+        Message::Write { length_bytes, .. } if *length_bytes > MAX_MESSAGE_BYTES => false,
+        Message::Write { length_bytes, .. } if last => end == u64::from(*length_bytes),
+        Message::Write { length_bytes, .. } => end <= u64::from(*length_bytes),
+    };
+    if fits && total { Ok(()) } else { Err(Fault::InvalidRequest) }
+}

@@ -1,0 +1,131 @@
+//! RX parser: from a frame to a packet of a queue pair.
+//!
+//! In: a frame that the port gave to the RNIC. Out: a parsed packet for a queue pair that may take it; everything
+//! else is dropped and counted.
+
+use crate::blocks::Block;
+use crate::context::queue_pair::QpContext;
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::numbers::Qpn;
+use crate::pending::{Stop, Waiter};
+use rnic_pcie::Cause;
+use rnic_wire::bth::DEFAULT_PARTITION_KEY;
+use rnic_wire::{Drop, Frame, IcrcCheck, IcrcState, Network, ParsedPacket, Transport, parse};
+
+impl Engine {
+    /// A frame from the wire. Its buffer is taken when the packet has to wait.
+    pub(crate) fn receive_frame(&mut self, host: &mut Host, frame: &mut Frame) {
+        self.counters.rcvd_pkts += 1;
+        let check = if frame.icrc == IcrcState::Deferred { IcrcCheck::Trusted } else { IcrcCheck::Verify };
+        let qpn = match parse(frame.bytes(), check) {
+            Ok(packet) => match self.admit(host, &packet) {
+                Some(qpn) => qpn,
+                None => return,
+            },
+            Err(Drop::BadIcrc { .. }) => {
+                self.counters.rx_icrc_errors += 1;
+                return;
+            }
+            Err(_) => {
+                self.counters.rx_dropped_frame += 1;
+                return;
+            }
+        };
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
+        if qp.inbound_blocked {
+            qp.inbound.push_back(std::mem::take(frame));
+            self.parked_frames += 1;
+            return;
+        }
+        if self.run_packet(host, qpn, frame) == Err(Stop::Blocked) {
+            self.park(qpn, std::mem::take(frame));
+        }
+    }
+
+    fn park(&mut self, qpn: Qpn, frame: Frame) {
+        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+            qp.inbound.push_front(frame);
+            qp.inbound_blocked = true;
+            self.parked_frames += 1;
+        }
+    }
+
+    /// The head of the inbound list has what it waited for.
+    pub(crate) fn resume_inbound(&mut self, host: &mut Host, qpn: Qpn) {
+        loop {
+            let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
+            qp.inbound_blocked = false;
+            let Some(mut frame) = qp.inbound.pop_front() else { return };
+            self.parked_frames -= 1;
+            if self.run_packet(host, qpn, &mut frame) == Err(Stop::Blocked) {
+                return self.park(qpn, frame);
+            }
+        }
+    }
+
+    /// Drops that need no context.
+    fn admit(&mut self, host: &mut Host, packet: &ParsedPacket<'_>) -> Option<Qpn> {
+        let bth = &packet.headers.bth;
+        let qpn = Qpn(bth.dest_qp);
+        self.blocks.touch(host.now_ns, Block::RxParser, qpn.0);
+        let Some(qp) = self.queue_pairs.get(qpn).filter(|qp| !qp.leaving) else {
+            self.counters.rx_dropped_no_qp += 1;
+            return None;
+        };
+        if !qp.state.receives() {
+            self.counters.rx_dropped_state += 1;
+            return None;
+        }
+        if packet.description.transport != Transport::Rc {
+            self.counters.rx_dropped_transport += 1;
+            return None;
+        }
+        // Bit 15 is membership; a full member talks to anybody of the partition.
+        if bth.partition_key & 0x7fff != DEFAULT_PARTITION_KEY & 0x7fff {
+            self.counters.rx_bad_pkey += 1;
+            return None;
+        }
+        Some(qpn)
+    }
+
+    /// Runs one packet through the path.
+    fn run_packet(&mut self, host: &mut Host, qpn: Qpn, frame: &mut Frame) -> Result<(), Stop> {
+        // What is left of a queue pair in error takes nothing more.
+        if !self.queue_pairs.get(qpn).is_some_and(|qp| qp.state.receives() && !qp.leaving) {
+            self.counters.rx_dropped_state += 1;
+            return Ok(());
+        }
+        let Ok(packet) = parse(frame.bytes(), IcrcCheck::Trusted) else { return Ok(()) };
+        let psn = packet.headers.bth.psn.get();
+        let cause = Cause::Packet { qpn: qpn.0, psn, attempt: 0 };
+        let mut context = match self.load_qp(host, qpn, cause, Waiter::Inbound(qpn)) {
+            Ok(context) => context,
+            Err(Stop::Blocked) => return Err(Stop::Blocked),
+            Err(stop) => {
+                self.queue_pair_broken(host, qpn, stop);
+                return Ok(());
+            }
+        };
+        if !self.addressed(&context, &packet.headers.network) {
+            self.counters.rx_dropped_address += 1;
+            return Ok(());
+        }
+        let ran = if packet.description.operation.is_response() {
+            self.response(host, qpn, &mut context, &packet);
+            Ok(())
+        } else {
+            self.request(host, qpn, &mut context, &packet)
+        };
+        if ran != Err(Stop::Blocked) {
+            self.store_qp(host, qpn, context);
+        }
+        ran
+    }
+
+    /// A connected queue pair takes packets from its peer's address to its own only.
+    fn addressed(&self, context: &QpContext, network: &Network) -> bool {
+        let Some(own) = self.contexts.gids.get(context.av.sgid_index) else { return false };
+        network.source_gid().0 == context.av.dest_gid && network.dest_gid().0 == own.gid
+    }
+}

@@ -1,0 +1,92 @@
+//! Receive work requests: one is there, by index, or the peer hears RNR; reading it is another matter.
+//!
+//! In: a SEND, or the last packet of a WRITE with immediate. Out: for a SEND the scatter list, when it has been
+//! read; a WRITE's completion waits for the read behind its payload.
+
+use crate::context::queue_pair::QpContext;
+use crate::context::translation::Owner;
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::numbers::Qpn;
+use crate::pending::{Awaited, Stop, Waiter};
+use crate::queues::{Pieces, ReceiveWqe, push_piece};
+use rnic_abi::Diagnostic;
+use rnic_pcie::{Cause, Class, Origin, Submitted};
+
+/// The largest stride of a receive queue.
+const WQE_BYTES: usize = 128;
+
+impl Engine {
+    /// Posted and not used: decided on indices, nothing is read.
+    pub(crate) fn receive_posted(&self, qpn: Qpn, context: &QpContext) -> bool {
+        let held = self.queue_pairs.get(qpn).is_some_and(|qp| qp.receive_wqe.is_some());
+        held || self.queue_pairs.get(qpn).is_some_and(|qp| qp.rq_producer != context.responder.rq_consumer)
+    }
+
+    /// Reads the receive work request at `index`, once; `Ok` when it is there.
+    pub(crate) fn fetch_receive_wqe(&mut self, host: &mut Host, qpn: Qpn, index: u16) -> Result<(), Stop> {
+        let Some(qp) = self.queue_pairs.get(qpn) else { return Ok(()) };
+        if qp.receive_wqe.is_some() {
+            return Ok(());
+        }
+        if qp.receive_fetching {
+            return Err(Stop::Blocked);
+        }
+        let read = self.read_receive_wqe(host, qpn, index);
+        if read == Err(Stop::Blocked) {
+            return Err(Stop::Blocked);
+        }
+        if read.is_err() {
+            self.keep_receive_wqe(qpn, index, None);
+        }
+        Ok(())
+    }
+
+    fn read_receive_wqe(&mut self, host: &mut Host, qpn: Qpn, index: u16) -> Result<(), Stop> {
+        const FAULT: Stop = Stop::Broken(Diagnostic::ReceiveFetchFault);
+        let ring = self.queue_pairs.get(qpn).map(|qp| qp.rq).ok_or(FAULT)?;
+        let cause = Cause::Receive { qpn_or_srqn: qpn.0, index };
+        let length = usize::from(ring.entry_bytes).min(WQE_BYTES);
+        let offset = ring.offset(index.into());
+        let owner = Owner::ReceiveQueue(qpn.0);
+        // An entry does not straddle pages: its size is a power of two of at most 128 bytes.
+        let (iova, _) = self.translate(host, owner, &ring.pages, offset, cause, Waiter::ReceiveWqe(qpn))?;
+        let mut pieces = Pieces::new();
+        push_piece(&mut pieces, iova, length as u32);
+        let mut bytes = [0; WQE_BYTES];
+        match host.port.read(Origin::new(Class::RecvWqeFetch, cause), &pieces, &mut bytes[..length]) {
+            Ok(Submitted::Ready) => {
+                self.keep_receive_wqe(qpn, index, Some(&bytes[..length]));
+                Ok(())
+            }
+            Ok(Submitted::Pending(tag)) => {
+                if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+                    qp.receive_fetching = true;
+                }
+                self.pending.insert(tag, Awaited::ReceiveWqe { qpn, index });
+                Err(Stop::Blocked)
+            }
+            Err(_) => Err(FAULT),
+        }
+    }
+
+    fn keep_receive_wqe(&mut self, qpn: Qpn, index: u16, bytes: Option<&[u8]>) {
+        let list = match bytes {
+            Some(bytes) => self.front_end.decode_receive(bytes),
+            None => Err(Diagnostic::ReceiveFetchFault),
+        };
+        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+            qp.receive_fetching = false;
+            qp.receive_wqe = Some(ReceiveWqe { index, list });
+        }
+    }
+
+    /// A read that was in flight is back, or the translation that it waited for.
+    pub(crate) fn receive_wqe_arrived(&mut self, host: &mut Host, qpn: Qpn, arrived: Option<(u16, Option<&[u8]>)>) {
+        if let Some((index, bytes)) = arrived {
+            self.keep_receive_wqe(qpn, index, bytes);
+        }
+        self.finish_arrived(host, qpn);
+        self.resume_inbound(host, qpn);
+    }
+}

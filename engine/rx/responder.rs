@@ -1,0 +1,116 @@
+//! The responder: a request packet through its stages, in the order of the specification: PSN, opcode, resources,
+//! key, execution, acknowledgement, completion.
+
+use super::fault::Fault;
+use super::key_check::Refused;
+use super::opcode_check::{self, Arrival, Message};
+use crate::context::queue_pair::{Inbound, QpContext};
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::numbers::Qpn;
+use crate::pending::Stop;
+use rnic_wire::{ParsedPacket, RnrTimer, Syndrome};
+
+impl Engine {
+    /// Blocked means that nothing has changed and the packet runs again.
+    pub(crate) fn request(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        context: &mut QpContext,
+        packet: &ParsedPacket<'_>,
+    ) -> Result<(), Stop> {
+        let Some(in_sequence) = self.check_psn(host, qpn, context, packet) else { return Ok(()) };
+        let arrival = match opcode_check::check(context, &in_sequence) {
+            Ok(arrival) => arrival,
+            Err(fault) => {
+                self.responder_fault(host, qpn, context, packet.headers.bth.psn, fault);
+                return Ok(());
+            }
+        };
+        self.execute(host, qpn, context, packet, &arrival)
+    }
+
+    fn execute(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        context: &mut QpContext,
+        packet: &ParsedPacket<'_>,
+        arrival: &Arrival,
+    ) -> Result<(), Stop> {
+        let psn = packet.headers.bth.psn;
+        let needs_receive = (arrival.message == Message::Send && arrival.first) || arrival.completes_receive();
+        if needs_receive && !self.receive_posted(qpn, context) {
+            self.counters.send_rnr_err += 1;
+            let timer = RnrTimer::new(context.responder.min_rnr_timer);
+            self.owe(host, qpn, context, psn, Syndrome::RnrNak { timer });
+            return Ok(());
+        }
+        if arrival.message == Message::Send {
+            // The WQEs of earlier WRITEs with immediate come first: their reads use the same place.
+            if self.queue_pairs.get(qpn).is_some_and(|qp| qp.arrived.iter().any(|item| item.waits_for_wqe)) {
+                return Err(Stop::Blocked);
+            }
+            self.fetch_receive_wqe(host, qpn, context.responder.rq_consumer)?;
+        }
+        let authorized = match self.authorize(host, qpn, context, arrival, psn.get()) {
+            Ok(authorized) => authorized,
+            Err(Refused::Blocked) => return Err(Stop::Blocked),
+            Err(Refused::Fault(fault)) => {
+                self.responder_fault(host, qpn, context, psn, fault);
+                return Ok(());
+            }
+        };
+        self.scatter(host, qpn, &authorized, packet.payload, psn.get());
+        self.advance_responder(context, arrival);
+        if packet.headers.bth.ack_req {
+            self.owe_ack(host, qpn, context, psn);
+        }
+        if arrival.completes_receive() {
+            self.message_arrived(host, qpn, context, arrival, psn.get());
+        }
+        Ok(())
+    }
+
+    /// The packet is executed: the next PSN is expected, and the message has grown or is complete.
+    fn advance_responder(&mut self, context: &mut QpContext, arrival: &Arrival) {
+        let half = &mut context.responder;
+        half.expected_psn = half.expected_psn.add(1);
+        if arrival.last {
+            half.msn = half.msn.add(1);
+            half.inbound = Inbound::None;
+            return;
+        }
+        let received = arrival.offset + u64::from(arrival.length_bytes);
+        half.inbound = match arrival.message {
+            Message::Send => Inbound::Send { received_bytes: received },
+            Message::Write { address, rkey, length_bytes } => {
+                Inbound::Write { address, rkey, length_bytes, received_bytes: received as u32 }
+            }
+        };
+    }
+
+    /// What a fault means for the peer, the driver and the queue pair: see [`Fault::consequence`].
+    fn responder_fault(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        context: &mut QpContext,
+        psn: rnic_wire::Psn,
+        fault: Fault,
+    ) {
+        let consequence = fault.consequence();
+        match fault {
+            Fault::InvalidRequest | Fault::ReceiveTooSmall => self.counters.resp_local_invalid_request += 1,
+            Fault::RemoteAccess(_) => self.counters.resp_remote_access_errors += 1,
+            Fault::LocalProtection(_) | Fault::LocalOperation(_) => self.counters.resp_local_operation_errors += 1,
+        }
+        self.diagnose(host.now_ns, consequence.diagnostic, qpn.0, psn.get().into());
+        self.owe(host, qpn, context, psn, Syndrome::Nak { code: consequence.nak });
+        if let Some(status) = consequence.receive_status {
+            self.fail_receive(host, qpn, context, status, consequence.diagnostic);
+        }
+        self.enter_error(host, qpn, context, consequence.event(qpn));
+    }
+}

@@ -1,0 +1,111 @@
+//! TX packet build: BTH and what follows it, inside UDP, IP and Ethernet. Requests and answers alike.
+
+use super::segment::Segment;
+use crate::blocks::Block;
+use crate::context::gid::GidEntry;
+use crate::context::queue_pair::QpContext;
+use crate::engine::Engine;
+use crate::front_end::Operation;
+use crate::host::Host;
+use crate::numbers::Qpn;
+use crate::pending::Stop;
+use crate::reliability::ResponseDue;
+use rnic_abi::Diagnostic;
+use rnic_wire::{
+    Aeth, Bth, Extension, Frame, Gid, ImmDt, LinkHeaders, Network, Opcode, Psn, Reth, RoceHeaders, Vlan, emit, udp,
+};
+use std::ops::Range;
+
+/// An acknowledgement is asked for at least so often inside a message.
+const ACK_REQUEST_PACKETS: u32 = 32;
+
+impl Engine {
+    /// Lays a request's headers out in the frame; the payload's place in it is the answer.
+    pub(crate) fn build_request(
+        &mut self,
+        qpn: Qpn,
+        context: &QpContext,
+        segment: &Segment,
+        frame: &mut Frame,
+    ) -> Result<Range<usize>, Stop> {
+        let work = self.wqes.get(segment.wqe).and_then(|wqe| wqe.work.as_ref().ok());
+        let work = work.ok_or(Stop::Broken(Diagnostic::WqeLength))?;
+        let mut extension = Extension::default();
+        if work.operation.is_write() && segment.first {
+            extension.reth =
+                Reth { virtual_address: work.remote_address, remote_key: work.rkey.0, dma_length: work.length_bytes };
+        }
+        if work.operation.has_immediate() && segment.last {
+            extension.immdt = ImmDt { immediate: work.immediate.to_be_bytes() };
+        }
+        let solicits = work.operation != Operation::Write;
+        let in_message = segment.psn.compare(segment.first_psn) as u32 + 1;
+        let bth = Bth {
+            solicited_event: segment.last && work.solicited && solicits,
+            ack_req: segment.last || in_message % ACK_REQUEST_PACKETS == 0,
+            ..bth(segment.opcode, context, segment.psn)
+        };
+        let headers = self.headers(qpn, context, bth, extension)?;
+        Ok(emit(&headers, segment.length_bytes as usize, frame))
+    }
+
+    /// Builds an acknowledgement.
+    pub(crate) fn build_response(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        context: &QpContext,
+        due: &ResponseDue,
+        frame: &mut Frame,
+    ) -> Result<(), Stop> {
+        self.blocks.touch(host.now_ns, Block::TxPacketBuild, qpn.0);
+        let bth = bth(Opcode::RC_ACKNOWLEDGE, context, due.psn);
+        let extension = Extension { aeth: Aeth { syndrome: due.syndrome, msn: due.msn }, ..Extension::default() };
+        let headers = self.headers(qpn, context, bth, extension)?;
+        emit(&headers, 0, frame);
+        Ok(())
+    }
+
+    fn headers(&self, qpn: Qpn, context: &QpContext, bth: Bth, extension: Extension) -> Result<RoceHeaders, Stop> {
+        let av = &context.av;
+        let source = self.contexts.gids.get(av.sgid_index).ok_or(Stop::Broken(Diagnostic::ModifyValue))?;
+        let flow_label = match av.flow_label {
+            0 => udp::flow_label_from_qpns(qpn.0, context.dest_qpn.0),
+            label => label,
+        };
+        Ok(RoceHeaders {
+            link: LinkHeaders {
+                source_mac: source.mac,
+                dest_mac: av.dest_mac,
+                vlan: source.vlan_id.map(|id| Vlan::new(av.service_level, id)),
+            },
+            network: network(source, context),
+            udp_source_port: udp::source_port(flow_label),
+            bth,
+            extension,
+        })
+    }
+}
+
+/// MigReq is 1: the path is the migrated one, as hardware says it.
+fn bth(opcode: Opcode, context: &QpContext, psn: Psn) -> Bth {
+    Bth { migration_request: true, ..Bth::new(opcode, context.dest_qpn.0, psn) }
+}
+
+fn network(source: &GidEntry, context: &QpContext) -> Network {
+    let av = &context.av;
+    let (source, dest) = (Gid(source.gid), Gid(av.dest_gid));
+    let hop_limit = if av.hop_limit == 0 { 64 } else { av.hop_limit };
+    match (source.to_ipv4(), dest.to_ipv4()) {
+        (Some(source), Some(dest)) => {
+            Network::V4 { source, dest, traffic_class: av.traffic_class, ttl: hop_limit, identification: 0 }
+        }
+        _ => Network::V6 {
+            source: source.to_ipv6(),
+            dest: dest.to_ipv6(),
+            traffic_class: av.traffic_class,
+            flow_label: av.flow_label,
+            hop_limit,
+        },
+    }
+}

@@ -1,0 +1,104 @@
+//! The scheduler: whose turn it is. In: queue pairs with work. Out: one at a time, in turn, with its context.
+
+use crate::blocks::Block;
+use crate::context::queue_pair::{QpContext, QpState};
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::numbers::Qpn;
+use crate::pending::{Stop, Waiter};
+use crate::queues::TransmitState;
+use rnic_pcie::Cause;
+use rnic_wire::Frame;
+
+/// What came of a queue pair's turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// A packet is in the frame; there may be more.
+    Sent,
+    /// Nothing to send now; an input will schedule it again.
+    Idle,
+}
+
+impl Engine {
+    /// Puts a queue pair on the list, once.
+    pub(crate) fn schedule(&mut self, qpn: Qpn) {
+        if let Some(qp) = self.queue_pairs.get_mut(qpn)
+            && qp.transmit == TransmitState::Idle
+        {
+            qp.transmit = TransmitState::Ready;
+            self.ready.push_back(qpn);
+        }
+    }
+
+    pub(crate) fn schedule_if_waiting(&mut self, qpn: Qpn) {
+        if self.queue_pairs.get(qpn).is_some_and(|qp| !qp.waiting.is_empty()) {
+            self.schedule(qpn);
+        }
+    }
+
+    /// Gives the next queue pair its turn. False when none has anything to send.
+    pub(crate) fn transmit_turn(&mut self, host: &mut Host, frame: &mut Frame) -> bool {
+        while let Some(qpn) = self.ready.pop_front() {
+            let Some(qp) = self.queue_pairs.get_mut(qpn) else { continue };
+            qp.transmit = TransmitState::Idle;
+            match self.turn_of(host, qpn, frame) {
+                Ok(Turn::Sent) => {
+                    self.schedule(qpn);
+                    return true;
+                }
+                Ok(Turn::Idle) => {}
+                Err(Stop::Blocked) => {
+                    if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+                        qp.transmit = TransmitState::Blocked;
+                    }
+                }
+                Err(stop) => self.queue_pair_broken(host, qpn, stop),
+            }
+        }
+        false
+    }
+
+    fn turn_of(&mut self, host: &mut Host, qpn: Qpn, frame: &mut Frame) -> Result<Turn, Stop> {
+        let Some(state) = self.queue_pairs.get(qpn).filter(|qp| !qp.leaving).map(|qp| qp.state) else {
+            return Ok(Turn::Idle);
+        };
+        if state == QpState::Err {
+            let mut context = self.load_qp(host, qpn, Cause::Maintenance, Waiter::Transmit(qpn))?;
+            self.flush_sends(host, qpn, &mut context);
+            self.flush_receives(host, qpn, &mut context);
+            self.store_qp(host, qpn, context);
+            self.fetch_work(host, qpn);
+            return Ok(Turn::Idle);
+        }
+        if !self.has_work(qpn, state) {
+            return Ok(Turn::Idle);
+        }
+        self.blocks.touch(host.now_ns, Block::Scheduler, qpn.0);
+        let context = self.load_qp(host, qpn, self.next_cause(qpn), Waiter::Transmit(qpn))?;
+        self.send_next(host, qpn, context, frame)
+    }
+
+    /// Cheap checks that need no context.
+    fn has_work(&self, qpn: Qpn, state: QpState) -> bool {
+        self.queue_pairs.get(qpn).is_some_and(|qp| {
+            let fresh = state.sends() && !qp.waiting.is_empty();
+            (fresh || (state.requests_outstanding() && !qp.replay.is_empty())) && qp.rnr_until_ns.is_none()
+        })
+    }
+
+    /// The operation that a turn's lookup serves: the message that is begun next, or the one that goes on.
+    fn next_cause(&self, qpn: Qpn) -> Cause {
+        let wqe = self.queue_pairs.get(qpn).and_then(|qp| {
+            let id = qp.waiting.front().copied().or_else(|| qp.replay.front().map(|entry| entry.wqe))?;
+            self.wqes.get(id)
+        });
+        let index = wqe.map_or(0, |wqe| wqe.slot_index);
+        Cause::Send { qpn: qpn.0, index, count: 1, attempt: 0 }
+    }
+
+    /// Packets that may leave before an acknowledgement must come.
+    pub(crate) fn window_open(&self, context: &QpContext) -> bool {
+        let half = &context.requester;
+        (half.send_psn.compare(half.unacked_psn) as u32) < self.config.window_packets
+    }
+}
