@@ -48,21 +48,22 @@ impl Layout {
         }
     }
 
-    /// One's complement sum of the header: 0xffff when the checksum in it is right.
+    /// One's complement sum of the header, in the byte order of this machine (the sum does not care which it is taken
+    /// in): 0xffff when the checksum in it is right.
     #[inline(always)]
     fn sum(&self) -> u16 {
-        let [a, b, c, d, e, f, g, h, i, j]: [U16; 10] = zerocopy::transmute!(*self);
-        let words = [a, b, c, d, e, f, g, h, i, j].map(|word| u32::from(word.get()));
-        let sum: u32 = words.iter().sum();
-        let folded = (sum & 0xffff) + (sum >> 16);
-        ((folded & 0xffff) + (folded >> 16)) as u16
+        let words: [u32; 5] = zerocopy::transmute!(*self);
+        let sum: u64 = words.into_iter().map(u64::from).sum();
+        let sum = (sum & 0xffff_ffff) + (sum >> 32);
+        let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+        ((sum & 0xffff) + (sum >> 16)) as u16
     }
 
     /// Writes the checksum that fits the other fields.
     #[inline(always)]
     pub fn set_checksum(&mut self) {
         self.checksum = 0.into();
-        self.checksum = (!self.sum()).into();
+        self.checksum = U16::from_bytes((!self.sum()).to_ne_bytes());
     }
 }
 
