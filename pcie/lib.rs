@@ -3,12 +3,16 @@
 //! It knows PCIe, not RDMA. A device's logic reaches host memory through [`DmaPort`] alone; each transfer is
 //! split into TLPs, counted once in the ledger and recorded in the trace, with its class and its cause.
 
+mod books;
 pub mod crossing;
 pub mod dma_port;
 pub mod dma_window;
 mod guest_copy;
 pub mod guest_region;
 pub mod ledger;
+pub mod link;
+pub mod msix;
+pub mod outbound;
 mod planted;
 pub mod tlp;
 pub mod trace;
@@ -16,3 +20,6 @@ pub mod write_combine;
 
 pub use crossing::{Cause, Class, Crossing, Direction, Observed, Origin, Tlps, WireBytes};
 pub use dma_port::{DmaFault, DmaPort, DmaRange, DmaTag, HostAccess, Iova, Submitted};
+pub use link::{Link, ReadPolicy, Revocation, Verdict};
+pub use outbound::{MessageId, MessageKind, OutboundMessage};
+pub use tlp::LinkSettings;

@@ -53,7 +53,7 @@ pub struct LineOffsets {
 impl LineOffsets {
     /// Lines at these offsets of every page (the first sixteen count; all must be multiples of 64 inside the page).
     pub fn new(page_bytes: u64, in_page: &[u16]) -> Self {
-        let is_line = |offset: &u16| *offset as usize % LINE_BYTES == 0 && u64::from(*offset) < page_bytes;
+        let is_line = |offset: &u16| usize::from(*offset).is_multiple_of(LINE_BYTES) && u64::from(*offset) < page_bytes;
         debug_assert!(in_page.len() <= 16 && in_page.iter().all(is_line), "line offsets {in_page:?}");
         Self {
             page_bytes: page_bytes.max(LINE_BYTES as u64),
