@@ -4,6 +4,7 @@
 //! split into TLPs, counted once in the ledger and recorded in the trace, with its class and its cause.
 
 mod books;
+pub mod config_space;
 pub mod crossing;
 pub mod dma_port;
 pub mod dma_window;
