@@ -40,8 +40,8 @@ pub enum Error {
     Timeout { step: String, limit: Duration, detail: String },
     #[error("QEMU refused {command}: {class}: {description}")]
     Qmp { command: String, class: String, description: String },
-    #[error("QEMU's control connection broke while {step}: {reason}")]
-    QmpConnection { step: String, reason: String },
+    #[error("the connection to QEMU broke while {step}: {reason}")]
+    Connection { step: String, reason: String },
     #[error("QEMU of guest {name} ended while {step}: {detail}")]
     GuestEnded { name: String, step: String, detail: String },
     #[error("the guest answered {answer:?} while {step}")]

@@ -115,7 +115,7 @@ impl Qmp {
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            return parse(&line).map_err(|reason| Error::QmpConnection { step: deadline.step().to_owned(), reason });
+            return parse(&line).map_err(|reason| Error::Connection { step: deadline.step().to_owned(), reason });
         }
     }
 
@@ -151,7 +151,7 @@ pub(crate) fn is_try_again(error: &std::io::Error) -> bool {
 fn broken(deadline: &Deadline, error: std::io::Error) -> Error {
     match deadline.remaining() {
         Err(passed) if is_try_again(&error) => passed,
-        _ => Error::QmpConnection { step: deadline.step().to_owned(), reason: error.to_string() },
+        _ => Error::Connection { step: deadline.step().to_owned(), reason: error.to_string() },
     }
 }
 
@@ -238,8 +238,8 @@ mod tests {
     fn a_closed_connection_and_garbage_are_errors() {
         let (ours, theirs) = UnixStream::pair().expect("a socket pair");
         drop(theirs);
-        assert!(matches!(Qmp::start(ours, &Deadline::new("greeting", LIMIT)), Err(Error::QmpConnection { .. })));
+        assert!(matches!(Qmp::start(ours, &Deadline::new("greeting", LIMIT)), Err(Error::Connection { .. })));
         let mut qmp = start(peer(|_| "no json\n".into()));
-        assert!(matches!(qmp.execute("x", json!({})), Err(Error::QmpConnection { .. })));
+        assert!(matches!(qmp.execute("x", json!({})), Err(Error::Connection { .. })));
     }
 }

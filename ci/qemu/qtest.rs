@@ -86,7 +86,7 @@ impl QtestMachine {
         let deadline = Deadline::new(format!("qtest executes {command}"), COMMAND_LIMIT);
         let broken = |error: std::io::Error| match deadline.remaining() {
             Err(passed) if is_try_again(&error) => passed,
-            _ => Error::QmpConnection { step: deadline.step().to_owned(), reason: error.to_string() },
+            _ => Error::Connection { step: deadline.step().to_owned(), reason: error.to_string() },
         };
         self.connection.get_mut().write_all(format!("{command}\n").as_bytes()).map_err(broken)?;
         loop {

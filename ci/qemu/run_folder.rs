@@ -63,6 +63,11 @@ impl RunFolder {
     pub fn keep_logs(&self) {
         self.keep.store(true, Ordering::Relaxed);
     }
+
+    /// Takes [`RunFolder::keep_logs`] back: the failure was expected.
+    pub fn drop_logs(&self) {
+        self.keep.store(false, Ordering::Relaxed);
+    }
 }
 
 impl Drop for RunFolder {
@@ -90,15 +95,19 @@ mod tests {
 
     #[test]
     fn logs_stay_after_a_failure_only() {
-        let paths = [false, true].map(|failed| {
+        let paths = [(0, false), (1, true), (2, true)].map(|(index, failed)| {
             let folder = RunFolder::create(&Options::default()).expect("created");
             if failed {
                 folder.keep_logs();
+            }
+            if index == 2 {
+                folder.drop_logs();
             }
             folder.logs().to_path_buf()
         });
         assert!(!paths[0].exists());
         assert!(paths[1].exists());
+        assert!(!paths[2].exists());
         fs::remove_dir_all(&paths[1]).expect("removed");
     }
 

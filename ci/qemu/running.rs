@@ -162,7 +162,7 @@ fn accept(
 
 /// A connection breaks a moment before the process that held it can be reaped.
 fn explain(error: Error, child: &mut Child, name: &str, step: &str, standard_error: &Path) -> Error {
-    if matches!(error, Error::QmpConnection { .. }) {
+    if matches!(error, Error::Connection { .. }) {
         let _ = child.wait(&Deadline::new("QEMU ends", Duration::from_millis(500)));
     }
     ended(child, name, step, standard_error).unwrap_or(error)

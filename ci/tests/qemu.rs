@@ -85,7 +85,10 @@ fn nothing_survives_a_kill() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for signal in ["-KILL", "-INT"] {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.args(["--exact", "victim_process", "--nocapture"]).env("RNIC_TEST_VICTIM", "1").env("TMPDIR", folder.path());
+        command
+            .args(["--exact", "victim_process", "--nocapture"])
+            .env("RNIC_TEST_VICTIM", "1")
+            .env("TMPDIR", folder.path());
         let mut victim = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
         let mut output = victim.stdout.take().expect("piped");
         let mut text = String::new();

@@ -1,0 +1,189 @@
+//! The guest image: a Debian kernel as bare ELF, and an initial file system with busybox and our own [`init`](INIT).
+//!
+//! In: the packages `linux-image-amd64` (the flavour that has rdma_rxe; virtio console, PCI hot-plug and PVH are built
+//! in) and `busybox-static`. Out: [`Image`]: two files that QEMU boots. The initial file system stays uncompressed: a
+//! guest without hardware acceleration unpacks slower than the host reads.
+
+pub mod cpio;
+pub mod vmlinux;
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+use crate::cache::{Cache, ContentKey};
+use crate::debian::{Debian, PackageSet, Tree};
+use crate::error::file;
+use crate::{Error, Progress, Result};
+use cpio::CpioWriter;
+
+/// The guest's first program.
+pub const INIT: &str = include_str!("init");
+
+/// The programs that the image's busybox is linked as.
+const APPLETS: &[&str] = &[
+    "awk",
+    "basename",
+    "cat",
+    "chmod",
+    "cp",
+    "cut",
+    "date",
+    "dd",
+    "devmem",
+    "dmesg",
+    "echo",
+    "false",
+    "find",
+    "grep",
+    "head",
+    "hexdump",
+    "hostname",
+    "insmod",
+    "ip",
+    "ln",
+    "ls",
+    "lsmod",
+    "lspci",
+    "mkdir",
+    "modprobe",
+    "mount",
+    "mv",
+    "od",
+    "poweroff",
+    "ps",
+    "reboot",
+    "rm",
+    "rmmod",
+    "sed",
+    "seq",
+    "sh",
+    "sha256sum",
+    "sleep",
+    "sync",
+    "tail",
+    "tar",
+    "timeout",
+    "touch",
+    "tr",
+    "true",
+    "umount",
+    "uname",
+    "usleep",
+    "wc",
+    "xargs",
+    "xz",
+    "xzcat",
+];
+
+/// Kernel modules that are unpacked beside the image, for those who want them in a guest: RDMA with the software
+/// device, and the network driver it needs.
+const MODULES: &[&str] = &[
+    "/kernel/drivers/infiniband/core/",
+    "/kernel/drivers/infiniband/sw/",
+    "/kernel/drivers/net/virtio_net.ko",
+    "/kernel/drivers/net/net_failover.ko",
+    "/kernel/net/core/failover.ko",
+    "/kernel/net/ipv4/udp_tunnel.ko",
+    "/kernel/net/ipv6/ip6_udp_tunnel.ko",
+];
+
+/// A kernel and an initial file system.
+#[derive(Debug, Clone)]
+pub struct Image {
+    pub kernel: PathBuf,
+    pub initial_file_system: PathBuf,
+    /// For example `6.12.117+deb13-amd64`: what modules have to be built for.
+    pub kernel_release: String,
+    /// The kernel packages' tree: modules lie below `usr/lib/modules/<release>`.
+    pub tree: Tree,
+    /// Names the content of both files.
+    pub key: String,
+}
+
+impl Image {
+    /// The image; built if the cache does not hold it. Call it with the cache's lock held.
+    pub fn provide(cache: &Cache, debian: &mut Debian<'_>, progress: &mut dyn Progress) -> Result<Image> {
+        let mut contents =
+            vec!["boot/vmlinuz-", "boot/config-", "usr/bin/busybox", "/modules.builtin", "/modules.order"];
+        contents.extend_from_slice(MODULES);
+        let set = PackageSet::whole("guest", "trixie", &["linux-image-amd64", "busybox-static"]);
+        let tree = debian.provide(&set.cut_to(&["linux-image-", "busybox-static"], &contents), progress)?;
+        let packed_kernel = find_kernel(&tree.folder.join("boot"))?;
+        let release =
+            packed_kernel.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix("vmlinuz-"));
+        let kernel_release = release.unwrap_or_default().to_owned();
+        let key = ContentKey::new().part(&tree.manifest.tree).part(INIT).part(APPLETS.join(" ")).name();
+        if !cache.folder().join("images").join(&key).is_dir() {
+            progress.step(&format!("building the guest image with kernel {kernel_release}"));
+        }
+        cache.require_space("the guest image", 128 << 20)?;
+        let folder = cache.build_folder("images", &key, |folder| {
+            let packed = fs::read(&packed_kernel).map_err(file("reading", &packed_kernel))?;
+            let kernel = folder.join("vmlinux");
+            fs::write(&kernel, vmlinux::extract(&packed, &packed_kernel)?).map_err(file("writing", &kernel))?;
+            write_initial_file_system(&folder.join("initrd"), &tree.folder.join("usr/bin/busybox"))
+        })?;
+        Ok(Image {
+            kernel: folder.join("vmlinux"),
+            initial_file_system: folder.join("initrd"),
+            kernel_release,
+            tree,
+            key,
+        })
+    }
+}
+
+fn find_kernel(boot: &Path) -> Result<PathBuf> {
+    let entries = fs::read_dir(boot).map_err(file("look-up", boot))?.flatten().map(|entry| entry.path());
+    let mut kernels: Vec<PathBuf> = entries
+        .filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("vmlinuz-")))
+        .collect();
+    kernels.sort();
+    kernels
+        .pop()
+        .ok_or_else(|| Error::Kernel { path: boot.to_path_buf(), reason: "the folder holds no vmlinuz".into() })
+}
+
+fn write_initial_file_system(path: &Path, busybox: &Path) -> Result<()> {
+    let output = File::create(path).map_err(file("creation", path))?;
+    let mut archive = CpioWriter::new(BufWriter::new(output));
+    for directory in ["bin", "dev", "proc", "sys", "tmp", "lib"] {
+        archive.directory(directory)?;
+    }
+    // The kernel gives it to init as input and output, before devtmpfs is mounted.
+    archive.character_device("dev/console", 5, 1)?;
+    archive.file("init", 0o755, INIT.as_bytes())?;
+    archive.file("bin/busybox", 0o755, &fs::read(busybox).map_err(file("reading", busybox))?)?;
+    for applet in APPLETS {
+        archive.symbolic_link(&format!("bin/{applet}"), "busybox")?;
+    }
+    archive.finish().map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_initial_file_system_holds_init_and_busybox() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let busybox = folder.path().join("busybox");
+        fs::write(&busybox, b"a static program").expect("written");
+        let path = folder.path().join("initrd");
+        write_initial_file_system(&path, &busybox).expect("written");
+        let bytes = fs::read(&path).expect("read");
+        let holds = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+        assert!(holds(b"init\0") && holds(INIT.as_bytes()) && holds(b"a static program") && holds(b"bin/sh\0"));
+    }
+
+    #[test]
+    fn the_newest_kernel_is_taken_and_none_is_an_error() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        assert!(matches!(find_kernel(folder.path()), Err(Error::Kernel { .. })));
+        for name in ["config-6.12.1", "vmlinuz-6.12.1", "vmlinuz-6.12.2"] {
+            fs::write(folder.path().join(name), b"").expect("written");
+        }
+        assert!(find_kernel(folder.path()).expect("found").ends_with("vmlinuz-6.12.2"));
+    }
+}
