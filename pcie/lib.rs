@@ -15,6 +15,8 @@ pub mod link;
 pub mod msix;
 pub mod outbound;
 mod planted;
+#[cfg(test)]
+mod properties;
 pub mod tlp;
 pub mod trace;
 pub mod write_combine;
