@@ -15,10 +15,11 @@
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock, statvfs};
 use sha2::{Digest, Sha256};
+use tempfile::TempDir;
 
 use crate::deadline::Deadline;
 use crate::error::file;
@@ -79,23 +80,20 @@ impl Cache {
         Ok(CacheLock { _file: lock_file })
     }
 
-    /// Refuses a step that would fill the disk.
-    pub fn require_space(&self, what: &str, needed_bytes: u64) -> Result<()> {
-        let space = statvfs(&self.folder).map_err(|error| Error::File {
-            what: "free space",
-            path: self.folder.clone(),
-            source: error.into(),
-        })?;
+    /// Refuses a step that would fill the disk; returns the free bytes.
+    pub fn require_space(&self, what: &str, needed_bytes: u64) -> Result<u64> {
+        let space = statvfs(&self.folder).map_err(|error| file("free space", &self.folder)(error.into()))?;
         let free_bytes = space.f_bavail.saturating_mul(space.f_frsize);
         if free_bytes < needed_bytes {
-            return Err(Error::DiskSpace {
-                folder: self.folder.clone(),
-                what: what.to_owned(),
-                needed_bytes,
-                free_bytes,
-            });
+            let (folder, what) = (self.folder.clone(), what.to_owned());
+            return Err(Error::DiskSpace { folder, what, needed_bytes, free_bytes });
         }
-        Ok(())
+        Ok(free_bytes)
+    }
+
+    /// A temporary folder in `parent`, for what is renamed once it is complete.
+    pub fn build_beside(&self, parent: &Path) -> Result<TempDir> {
+        tempfile::Builder::new().prefix(BUILDING).tempdir_in(parent).map_err(file("creation", parent))
     }
 
     /// Makes the folder `group/name` by letting `build` fill a temporary one beside it, unless it is there already.
@@ -104,15 +102,39 @@ impl Cache {
         let parent = self.sub_folder(group)?;
         let path = parent.join(name);
         if path.is_dir() {
+            mark_used(&path);
             return Ok(path);
         }
-        let beside =
-            tempfile::Builder::new().prefix(".building-").tempdir_in(&parent).map_err(file("creation", &parent))?;
+        remove_unused(&parent)?;
+        let beside = self.build_beside(&parent)?;
         build(beside.path())?;
         let beside = beside.keep();
         fs::rename(&beside, &path).map_err(file("renaming", &path))?;
         Ok(path)
     }
+}
+
+/// Prefix of what is being built; whoever holds the lock may take what bears it for left behind by a killed process.
+const BUILDING: &str = ".building-";
+/// Old images and snapshots go when a new one is built, unless a build of another day may still want them.
+const UNUSED_LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Sets the folder's time, by which [`remove_unused`] goes; a cache that may only be read serves without it.
+pub(crate) fn mark_used(folder: &Path) {
+    let _ = File::open(folder).and_then(|folder| folder.set_modified(SystemTime::now()));
+}
+
+/// Removes what a killed process left half built, and what nobody has used for long.
+fn remove_unused(parent: &Path) -> Result<()> {
+    for entry in fs::read_dir(parent).map_err(file("look-up", parent))?.flatten() {
+        let is_left_behind = entry.file_name().to_string_lossy().starts_with(BUILDING);
+        let unused = entry.metadata().and_then(|data| data.modified()).ok().and_then(|time| time.elapsed().ok());
+        if is_left_behind || unused.is_some_and(|time| time > UNUSED_LIMIT) {
+            let path = entry.path();
+            fs::remove_dir_all(&path).map_err(file("removal", &path))?;
+        }
+    }
+    Ok(())
 }
 
 /// The lock on the cache.
@@ -223,6 +245,16 @@ mod tests {
         let path = cache.build_folder("trees", "a", build).expect("built");
         assert!(path.join("file").is_file());
         cache.build_folder("trees", "a", |_| panic!("built twice")).expect("found");
+
+        let parent = path.parent().expect("a parent");
+        let (left, old) = (parent.join(".building-1"), parent.join("old"));
+        for folder in [&left, &old] {
+            fs::create_dir(folder).expect("made");
+        }
+        let long_ago = SystemTime::now() - 2 * UNUSED_LIMIT;
+        File::open(&old).and_then(|folder| folder.set_modified(long_ago)).expect("set");
+        cache.build_folder("trees", "b", build).expect("built");
+        assert_eq!((left.exists(), old.exists(), path.exists()), (false, false, true));
     }
 
     #[test]

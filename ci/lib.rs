@@ -24,7 +24,10 @@ pub mod guest;
 pub mod image;
 mod lab;
 mod options;
+mod planted;
 mod progress;
+#[cfg(test)]
+mod properties;
 pub mod qemu;
 pub mod tools;
 

@@ -158,12 +158,15 @@ Dir::Etc::parts \"{folder}/etc/parts\";
 Dir::State \"{folder}/state\";
 Dir::State::status \"{folder}/state/status\";
 Dir::Cache \"{folder}/cache\";
+Dir::Cache::pkgcache \"\";
+Dir::Cache::srcpkgcache \"\";
 APT::Architecture \"{ARCHITECTURE}\";
 APT::Architectures {{ \"{ARCHITECTURE}\"; }};
 APT::Install-Recommends \"false\";
 APT::Sandbox::User \"\";
 APT::Update::Error-Mode \"any\";
 Acquire::Languages \"none\";
+Acquire::GzipIndexes \"true\";
 Acquire::AllowInsecureRepositories \"false\";
 Acquire::AllowWeakRepositories \"false\";
 "

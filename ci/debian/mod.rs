@@ -13,7 +13,7 @@ pub mod unpack;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cache::{Cache, file_sha256};
+use crate::cache::{Cache, file_sha256, mark_used};
 use crate::error::file;
 use crate::{Error, Options, Progress, Result};
 use apt::Apt;
@@ -47,6 +47,7 @@ impl<'a> Debian<'a> {
         if let Some(manifest) = known.filter(|_| !self.options.refresh || self.options.offline) {
             let folder = self.cache.folder().join("trees").join(&manifest.tree);
             if folder.is_dir() {
+                mark_used(&folder);
                 return Ok(Tree { folder, manifest });
             }
         }
@@ -87,22 +88,21 @@ impl<'a> Debian<'a> {
             .collect();
         let download_bytes: u64 = missing.iter().map(|package| package.size_bytes).sum();
         let unpacked_bytes: u64 = manifest.packages.iter().map(|package| package.installed_bytes).sum();
-        self.cache.require_space(
-            &format!("the package set {}", manifest.set.name),
-            download_bytes.saturating_add(unpacked_bytes),
-        )?;
+        let what = format!("the package set {}", manifest.set.name);
+        let free_bytes = self.cache.require_space(&what, download_bytes.saturating_add(unpacked_bytes))?;
         if missing.is_empty() {
             return Ok(());
         }
+        let mb = |bytes: u64| bytes.div_ceil(1_000_000);
         progress.step(&format!(
-            "downloading {} packages, {} MB, for {} into {}",
+            "downloading {} packages, {} MB, for {what} into {}, where {} MB are free",
             missing.len(),
-            download_bytes.div_ceil(1_000_000),
-            manifest.set.name,
-            self.cache.folder().display()
+            mb(download_bytes),
+            self.cache.folder().display(),
+            mb(free_bytes)
         ));
         // Beside first: a download that was cut off must not look like a package.
-        let beside = tempfile::tempdir_in(&folder).map_err(file("creation", &folder))?;
+        let beside = self.cache.build_beside(&folder)?;
         self.apt(progress)?.download(&missing, beside.path())?;
         for package in missing {
             let name = package.file_name();

@@ -5,17 +5,15 @@
 //! with the page cache's speed. Its name is made of everything that shaped it. How the memory is backed does not: one
 //! snapshot serves all kinds of [`GuestMemory`](super::GuestMemory).
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::{Acceleration, GuestSpec, Host, accelerator, machine, start};
 use crate::cache::{Cache, ContentKey};
 use crate::deadline::Deadline;
-use crate::error::file;
 use crate::qemu::qmp::Qmp;
 use crate::{Error, Progress, Result};
 
@@ -35,13 +33,14 @@ pub fn provide(cache: &Cache, host: &Host, acceleration: Acceleration, progress:
     if !cache.folder().join("snapshots").join(&name).is_dir() {
         progress.step("booting a guest once, to save it");
     }
-    cache.require_space("a snapshot", u64::from(machine::MEMORY_MIB) << 21)?;
     let folder = cache.build_folder("snapshots", &name, |folder| {
+        cache.require_space("a snapshot", u64::from(machine::MEMORY_MIB) << 21)?;
+        let begin = Instant::now();
         let mut guest = start::boot(host, acceleration, &GuestSpec::without_adapter("snapshot"))?;
-        let path = folder.join(FILE_NAME);
-        start::save(&mut guest, &path)?;
-        let size_bytes = fs::metadata(&path).map_err(file("look-up", &path))?.len();
-        log::debug!("snapshot {name}: {size_bytes} bytes, holes included");
+        let booted = begin.elapsed();
+        start::save(&mut guest, &folder.join(FILE_NAME))?;
+        let saved = begin.elapsed() - booted;
+        progress.step(&format!("the guest was booted in {booted:.1?} and saved in {saved:.1?}"));
         Ok(())
     })?;
     Ok(folder.join(FILE_NAME))

@@ -117,8 +117,8 @@ impl Image {
         if !cache.folder().join("images").join(&key).is_dir() {
             progress.step(&format!("building the guest image with kernel {kernel_release}"));
         }
-        cache.require_space("the guest image", 128 << 20)?;
         let folder = cache.build_folder("images", &key, |folder| {
+            cache.require_space("the guest image", 128 << 20)?;
             let packed = fs::read(&packed_kernel).map_err(file("reading", &packed_kernel))?;
             let kernel = folder.join("vmlinux");
             fs::write(&kernel, vmlinux::extract(&packed, &packed_kernel)?).map_err(file("writing", &kernel))?;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::deadline::Deadline;
+use crate::planted::planted;
 use crate::{Error, Result};
 
 /// Enough for any command but a snapshot, whose progress is polled.
@@ -34,7 +35,8 @@ pub struct Qmp {
     last_id: u64,
 }
 
-enum Message {
+#[derive(Debug)]
+pub(crate) enum Message {
     Greeting,
     Event(Event),
     Reply { id: Option<u64>, result: std::result::Result<Value, (String, String)> },
@@ -155,7 +157,7 @@ fn broken(deadline: &Deadline, error: std::io::Error) -> Error {
     }
 }
 
-fn parse(line: &[u8]) -> std::result::Result<Message, String> {
+pub(crate) fn parse(line: &[u8]) -> std::result::Result<Message, String> {
     let value: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let id = value.get("id").and_then(Value::as_u64);
@@ -166,7 +168,9 @@ fn parse(line: &[u8]) -> std::result::Result<Message, String> {
             name: text(&value, "event"),
             data: value.get("data").cloned().unwrap_or(Value::Null),
         }))
-    } else if let Some(result) = value.get("return") {
+    } else if let Some(result) =
+        value.get("return").or_else(|| value.get("error").filter(|_| planted("error_as_result")))
+    {
         Ok(Message::Reply { id, result: Ok(result.clone()) })
     } else if let Some(error) = value.get("error") {
         Ok(Message::Reply { id, result: Err((text(error, "class"), text(error, "desc"))) })

@@ -61,12 +61,7 @@ impl Qemu {
         let standard_error = run_folder.log_path(name, "stderr");
         let errors = File::create(&standard_error).map_err(file("creation", &standard_error))?;
         let mut command = self.command();
-        command.args([
-            "-chardev",
-            &format!("socket,id=qmp,path={}", control.path().display()),
-            "-mon",
-            "chardev=qmp,mode=control",
-        ]);
+        command.arg("-qmp").arg(format!("unix:{}", control.path().display()));
         command.args(arguments);
         log::debug!("starting {name}: {command:?}");
         command

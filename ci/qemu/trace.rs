@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Result;
 use crate::error::file;
+use crate::planted::planted;
 
 /// Messages on the socket in both directions, BAR accesses, and vectors as they fire.
 pub const EVENTS: &[&str] = &[
@@ -87,8 +88,12 @@ impl Trace {
 }
 
 /// Records of whole lines. With `-msg timestamp=on` or older builds a prefix `pid@time:` stands before the event.
-fn parse(text: &str) -> Vec<TraceRecord> {
-    text.split_inclusive('\n').filter_map(|line| parse_line(line.strip_suffix('\n')?)).collect()
+pub(crate) fn parse(text: &str) -> Vec<TraceRecord> {
+    let whole = |line: &str| line.ends_with('\n') || planted("half_line_taken");
+    text.split_inclusive('\n')
+        .filter(|line| whole(line))
+        .filter_map(|line| parse_line(line.trim_end_matches('\n')))
+        .collect()
 }
 
 fn parse_line(line: &str) -> Option<TraceRecord> {

@@ -43,3 +43,24 @@ fn an_unreachable_mirror_is_one_clear_sentence() {
     let refused = Debian::new(&cache, &options).provide(&set, &mut progress()).map(|_| ());
     assert!(matches!(&refused, Err(Error::NetworkMissing { .. })), "{refused:?}");
 }
+
+#[test]
+fn an_archive_that_nobody_signed_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let archive = folder.path().join("archive");
+    for suite in ["trixie", "trixie-backports"] {
+        let release = archive.join("dists").join(suite);
+        std::fs::create_dir_all(&release).expect("made");
+        std::fs::write(release.join("Release"), format!("Origin: Debian\nCodename: {suite}\nComponents: main\n"))
+            .expect("written");
+    }
+    let options = Options {
+        cache_folder: Some(folder.path().join("cache")),
+        mirror: Some(format!("file:{}", archive.display())),
+        ..Options::default()
+    };
+    let cache = Cache::open(&options).expect("a cache");
+    let set = PackageSet::whole("shell", "trixie", &["busybox-static"]);
+    let refused = Debian::new(&cache, &options).provide(&set, &mut progress()).map(|_| ());
+    assert!(matches!(&refused, Err(Error::SignatureRefused { .. })), "{refused:?}");
+}
