@@ -1,4 +1,10 @@
 //! The device process: vfio-user server, functions, engine threads, management.
+//!
+//! In: QEMU's requests on a socket per function. Out: an adapter that behaves as a PCIe device, on one switch with
+//! others. `server -> adapter -> function -> (engine, pcie)`; `vfio_user` is the protocol alone.
 
+pub mod adapter;
+pub mod function;
 mod planted;
+pub mod server;
 pub mod vfio_user;

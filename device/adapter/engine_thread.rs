@@ -1,0 +1,187 @@
+//! The engine thread: steps while there is work, sleep in between, requests from other threads, a clean end.
+
+use super::step::StepState;
+use super::{Adapter, AdapterPort};
+use crate::function::RdmaFunction;
+use crate::vfio_user::{BindError, Listener};
+use rnic_engine::EngineConfig;
+use rnic_switch::{PortError, Switch, Wake};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What an adapter is started with.
+#[derive(Clone, Debug)]
+pub struct AdapterOptions {
+    pub name: String,
+    pub socket: PathBuf,
+    pub engine: EngineConfig,
+    /// Every frame carries its ICRC, also inside the process.
+    pub always_seal: bool,
+}
+
+/// Why an adapter could not be started, or does not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AdapterError {
+    #[error("adapter {name}: {source}")]
+    Bind { name: String, source: BindError },
+    #[error(transparent)]
+    Port(#[from] PortError),
+    #[error("adapter {name}: its thread could not be started: {source}")]
+    Thread { name: String, source: std::io::Error },
+    #[error("adapter {0}: its thread has ended")]
+    Ended(String),
+}
+
+type Request = Box<dyn FnOnce(&mut Adapter) + Send>;
+
+/// Wakes the thread out of its sleep.
+struct Bell(OwnedFd);
+
+impl Wake for Bell {
+    fn wake(&self) {
+        // A full counter is a bell that has been rung already.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+}
+
+/// An adapter as other threads see it. Dropping it ends the adapter.
+pub struct AdapterHandle {
+    name: String,
+    socket: PathBuf,
+    requests: Option<Sender<Request>>,
+    bell: Arc<Bell>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl AdapterHandle {
+    /// Listens on the adapter's socket and starts its thread.
+    pub fn start(options: AdapterOptions, switch: &Switch) -> Result<Self, AdapterError> {
+        let AdapterOptions { name, socket, engine, always_seal } = options;
+        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
+        let event = event.map_err(|errno| AdapterError::Thread { name: name.clone(), source: errno.into() })?;
+        let bell = Arc::new(Bell(event));
+        let listener = Listener::bind(&socket).map_err(|source| AdapterError::Bind { name: name.clone(), source })?;
+        let wake: Arc<dyn Wake> = bell.clone();
+        let mut port = AdapterPort::new(switch.port(&name, wake)?);
+        port.always_seal = always_seal;
+        let (requests, inbox) = channel();
+        let adapter = Adapter {
+            name: name.clone(),
+            function: RdmaFunction::new(engine),
+            port,
+            listener,
+            connection: None,
+            clients: 0,
+        };
+        let own_bell = Arc::clone(&bell);
+        let thread = std::thread::Builder::new()
+            .name(format!("rnic-{name}"))
+            .spawn(move || run(adapter, &own_bell, &inbox))
+            .map_err(|source| AdapterError::Thread { name: name.clone(), source })?;
+        Ok(Self { name, socket, requests: Some(requests), bell, thread: Some(thread) })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn socket(&self) -> &PathBuf {
+        &self.socket
+    }
+
+    /// Runs `ask` in the adapter's thread, between two steps, and waits for what it says.
+    pub fn call<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut Adapter) -> T + Send + 'static,
+    ) -> Result<T, AdapterError> {
+        let ended = || AdapterError::Ended(self.name.clone());
+        let (answer, answers) = channel();
+        let request: Request = Box::new(move |adapter| {
+            let _ = answer.send(ask(adapter));
+        });
+        self.requests.as_ref().ok_or_else(ended)?.send(request).map_err(|_| ended())?;
+        self.bell.wake();
+        answers.recv().map_err(|_| ended())
+    }
+}
+
+impl Drop for AdapterHandle {
+    fn drop(&mut self) {
+        self.requests = None;
+        self.bell.wake();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            log::error!("adapter {}: its thread has panicked", self.name);
+        }
+    }
+}
+
+fn run(mut adapter: Adapter, bell: &Bell, inbox: &Receiver<Request>) {
+    let mut state = StepState::default();
+    loop {
+        if !serve_requests(&mut adapter, inbox) {
+            break;
+        }
+        if !adapter.step(&mut state) {
+            sleep(&mut adapter, bell);
+        }
+    }
+    if let Some(mut connection) = adapter.connection.take() {
+        connection.shutdown(&mut adapter.function);
+    }
+}
+
+/// False when nobody holds the handle any more.
+fn serve_requests(adapter: &mut Adapter, inbox: &Receiver<Request>) -> bool {
+    use std::sync::mpsc::TryRecvError;
+    loop {
+        match inbox.try_recv() {
+            Ok(request) => request(adapter),
+            Err(TryRecvError::Empty) => return true,
+            Err(TryRecvError::Disconnected) => return false,
+        }
+    }
+}
+
+/// Sleeps until a client, another port, another thread or a deadline has something for this adapter.
+fn sleep(adapter: &mut Adapter, bell: &Bell) {
+    let can_receive = adapter.function.engine.can_receive();
+    if adapter.port.has_turned() && can_receive {
+        return;
+    }
+    // Frames that the engine cannot take now must not keep the thread awake: host memory's answer wakes it.
+    if can_receive && !adapter.port.switch.before_sleep() {
+        return;
+    }
+    let deadline = [adapter.function.next_deadline_ns(), adapter.port.switch.next_release_ns()];
+    let now_ns = adapter.function.tick();
+    let timeout =
+        deadline.into_iter().flatten().min().map(|deadline| Duration::from_nanos(deadline.saturating_sub(now_ns)));
+    let timeout =
+        timeout.map(|timeout| Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() });
+    let client_wants = adapter.connection.as_ref().map_or(PollFlags::empty(), |connection| {
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::IN, connection.wants_read());
+        flags.set(PollFlags::OUT, connection.wants_write());
+        flags
+    });
+    let mut fds = vec![PollFd::new(&bell.0, PollFlags::IN), PollFd::new(&adapter.listener, PollFlags::IN)];
+    if let Some(connection) = &adapter.connection {
+        fds.push(PollFd::from_borrowed_fd(connection.as_fd(), client_wants));
+    }
+    let ready = poll(&mut fds, timeout.as_ref()).unwrap_or(0);
+    let (rung, calls) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+    drop(fds);
+    if rung {
+        let _ = rustix::io::read(&bell.0, &mut [0u8; 8]);
+    }
+    if ready > 0 && calls {
+        adapter.accept();
+    }
+}

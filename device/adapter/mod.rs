@@ -1,0 +1,37 @@
+//! An adapter: its functions, its port on the switch, and the one thread that runs them all.
+//!
+//! The engine thread polls the vfio-user connection, the rings from other ports and the timers, and runs the engine
+//! in bounded steps; the client's requests are served between steps, so that no map vanishes under a copy and the
+//! ledger has one writer. It sleeps when there is nothing to do.
+
+mod engine_thread;
+mod port;
+mod step;
+
+pub use engine_thread::{AdapterError, AdapterHandle, AdapterOptions};
+pub use port::AdapterPort;
+
+use crate::function::RdmaFunction;
+use crate::vfio_user::{Connection, Listener};
+
+/// What the engine thread owns.
+pub struct Adapter {
+    pub name: String,
+    pub function: RdmaFunction,
+    pub port: AdapterPort,
+    listener: Listener,
+    connection: Option<Connection>,
+    /// Clients that have come and gone.
+    clients: u64,
+}
+
+impl Adapter {
+    /// A client is attached.
+    pub fn is_attached(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    pub fn clients(&self) -> u64 {
+        self.clients
+    }
+}

@@ -1,0 +1,86 @@
+//! The adapter's port: between the engine and the switch.
+//!
+//! Frames for the adapter's own addresses turn round here, through the same frames as all others. A frame from the
+//! switch goes to the RNIC when it is RoCE; everything else has no taker until there is an Ethernet function.
+
+use rnic_engine::Engine;
+use rnic_switch::Port;
+use rnic_wire::{Frame, Gid, IcrcState, is_roce};
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Frames that have turned round and wait for the engine.
+const TURNED_FRAMES: usize = 256;
+
+/// A switch port with a way back to its own adapter.
+#[derive(Debug)]
+pub struct AdapterPort {
+    pub switch: Port,
+    turned: VecDeque<Frame>,
+    spare: Vec<Frame>,
+    /// Every frame that leaves carries its ICRC, also inside the process.
+    pub always_seal: bool,
+    /// Frames that nobody on this adapter takes.
+    pub ignored_frames: u64,
+}
+
+impl AdapterPort {
+    pub fn new(switch: Port) -> Self {
+        Self { switch, turned: VecDeque::new(), spare: Vec::new(), always_seal: false, ignored_frames: 0 }
+    }
+
+    /// Frames that may be transmitted now without loss.
+    pub fn room(&mut self) -> usize {
+        self.switch.room().min(TURNED_FRAMES - self.turned.len())
+    }
+
+    pub fn transmit(&mut self, engine: &Engine, frame: &mut Frame, now_ns: u64) {
+        if self.always_seal {
+            frame.seal();
+        }
+        let own = destination(frame.bytes()).is_some_and(|gid| engine.owns_gid(&gid.0));
+        if own {
+            let empty = self.spare.pop().unwrap_or_default();
+            self.turned.push_back(std::mem::replace(frame, empty));
+        } else {
+            self.switch.transmit(frame, now_ns);
+        }
+    }
+
+    /// The next frame for the RNIC.
+    pub fn receive(&mut self, frame: &mut Frame, now_ns: u64) -> bool {
+        if let Some(turned) = self.turned.pop_front() {
+            let used = std::mem::replace(frame, turned);
+            self.spare.push(used);
+            return true;
+        }
+        while self.switch.receive(frame, now_ns) {
+            if frame.icrc != IcrcState::NotRoce || is_roce(frame.bytes()) {
+                return true;
+            }
+            self.ignored_frames += 1;
+        }
+        false
+    }
+
+    pub fn has_turned(&self) -> bool {
+        !self.turned.is_empty()
+    }
+
+    /// What waits belongs to an adapter that was reset.
+    pub fn discard_turned(&mut self) {
+        self.turned.clear();
+    }
+}
+
+/// The destination address of an IP frame, as a GID.
+fn destination(frame: &[u8]) -> Option<Gid> {
+    const VLAN: [u8; 2] = [0x81, 0x00];
+    let tag = if frame.get(12..14)? == VLAN { 4 } else { 0 };
+    let network = frame.get(14 + tag..)?;
+    match network.first()? >> 4 {
+        4 => <[u8; 4]>::try_from(network.get(16..20)?).ok().map(|ip| Gid::from_ipv4(Ipv4Addr::from(ip))),
+        6 => <[u8; 16]>::try_from(network.get(24..40)?).ok().map(|ip| Gid::from_ipv6(Ipv6Addr::from(ip))),
+        _ => None,
+    }
+}

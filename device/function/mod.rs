@@ -1,0 +1,159 @@
+//! A function of an adapter: one socket, one configuration space, one life.
+//!
+//! In: what a vfio-user client asks ([`backend`]). Out: the engine's inputs, through the write combiner and the
+//! link. The only function so far is the RNIC, function 0.
+
+mod backend;
+mod doorbell_lines;
+
+use rnic_engine::{Engine, EngineConfig, HostWrite};
+use rnic_pcie::config_space::{ConfigDescription, ConfigEffects, ConfigSpace};
+use rnic_pcie::write_combine::{WriteCombiner, Writes};
+use rnic_pcie::{Link, Revocation};
+use std::time::Instant;
+use vfio_user::{IrqInfo, ServerRegion};
+
+/// A line that has not become whole after this time is flushed in pieces: a processor's write-combining buffer
+/// does not keep stores for ever either.
+const COMBINE_TIMEOUT_NS: u64 = 1_000_000;
+
+/// The RNIC function.
+pub struct RdmaFunction {
+    pub engine: Engine,
+    pub link: Link,
+    config: ConfigSpace,
+    combiner: WriteCombiner,
+    regions: Vec<ServerRegion>,
+    irqs: Vec<IrqInfo>,
+    start: Instant,
+    now_ns: u64,
+    /// Changes at every reset: whoever waits for something of before need not wait any more.
+    resets: u64,
+    /// Messages to the client that a reset or bus mastering switched off has called back.
+    revoked: bool,
+    warned_message_dma: bool,
+}
+
+impl RdmaFunction {
+    pub fn new(config: EngineConfig) -> Self {
+        let doorbell_bytes = u64::from(config.doorbell_pages) * u64::from(rnic_abi::doorbell::DOORBELL_PAGE_BYTES);
+        let description = ConfigDescription::rnic(config.mac, config.vectors, doorbell_bytes);
+        let space = ConfigSpace::new(&description);
+        let sizes = std::array::from_fn(|bar| description.bars[bar].map_or(0, |bar| bar.size_bytes));
+        let mut function = Self {
+            link: Link::new(space.link_settings(), config.vectors),
+            combiner: WriteCombiner::new(doorbell_lines::offsets(), COMBINE_TIMEOUT_NS),
+            regions: crate::vfio_user::device_tables::pci_regions(sizes, rnic_pcie::config_space::CONFIG_BYTES as u64),
+            irqs: crate::vfio_user::device_tables::pci_irqs(0, config.vectors.into()),
+            engine: Engine::new(config),
+            config: space,
+            start: Instant::now(),
+            now_ns: 0,
+            resets: 0,
+            revoked: false,
+            warned_message_dma: false,
+        };
+        function.tick();
+        function
+    }
+
+    /// Reads the clock: once a step, not once a packet.
+    pub fn tick(&mut self) -> u64 {
+        self.now_ns = self.start.elapsed().as_nanos() as u64;
+        self.link.set_time(self.now_ns);
+        self.now_ns
+    }
+
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    pub fn config(&self) -> &ConfigSpace {
+        &self.config
+    }
+
+    pub fn resets(&self) -> u64 {
+        self.resets
+    }
+
+    /// True once after DMA in flight was called back: the connection then forgets its own.
+    pub fn take_revoked(&mut self) -> bool {
+        std::mem::take(&mut self.revoked)
+    }
+
+    /// Stop, revoke, discard: what a reset of any kind, a disconnect, and bus mastering switched off have in common.
+    fn quiesce(&mut self) {
+        self.link.revoke_all(Revocation::Discard);
+        self.engine.handle_reset();
+        self.combiner.discard();
+        self.resets += 1;
+        self.revoked = true;
+    }
+
+    /// A reset of the whole function.
+    fn reset_all(&mut self) {
+        self.quiesce();
+        self.config.reset();
+        self.link.reset_msix();
+        self.apply_config();
+    }
+
+    fn apply_config(&mut self) {
+        self.link.set_settings(self.config.link_settings());
+        self.link.set_bus_master(self.config.bus_master());
+        self.link.set_msix_control(self.config.msix_control());
+        for bar in 0..6 {
+            self.link.set_bar_address(bar, self.config.bar_address(bar).unwrap_or(0));
+        }
+    }
+
+    fn apply_effects(&mut self, effects: ConfigEffects) {
+        if effects.flr {
+            self.quiesce();
+            self.config.function_level_reset();
+            self.link.reset_msix();
+        } else if effects.bus_master_changed == Some(false) && self.engine.is_enabled() {
+            self.quiesce();
+        }
+        self.apply_config();
+    }
+
+    fn deliver_writes(&mut self, bar: u8, writes: &Writes) {
+        for write in writes {
+            let access =
+                HostWrite { bar, offset: write.offset, data: &write.data, observed: write.observed, torn: write.torn };
+            self.engine.handle_write(self.now_ns, &mut self.link, &access);
+        }
+    }
+
+    /// Stores of a line that never became whole.
+    pub fn expire_line(&mut self) {
+        if self.combiner.deadline_ns().is_some_and(|deadline| deadline <= self.now_ns) {
+            let writes = self.combiner.expire(self.now_ns);
+            self.deliver_writes(rnic_abi::registers::BAR_DOORBELLS, &writes);
+        }
+    }
+
+    /// Hands completions of pending reads to the engine.
+    pub fn deliver_completions(&mut self) -> bool {
+        let mut any = false;
+        while let Some((tag, result)) = self.link.next_completion() {
+            let result = result.as_deref().map_err(|fault| *fault);
+            self.engine.handle_dma_completion(self.now_ns, &mut self.link, tag, result);
+            any = true;
+        }
+        any
+    }
+
+    /// When time alone will give this function something to do.
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        [self.engine.poll_timeout(), self.combiner.deadline_ns()].into_iter().flatten().min()
+    }
+
+    pub fn run_timers(&mut self) {
+        if self.engine.poll_timeout().is_some_and(|deadline| deadline <= self.now_ns) {
+            self.engine.handle_timeout(self.now_ns, &mut self.link);
+        }
+        self.expire_line();
+    }
+}
