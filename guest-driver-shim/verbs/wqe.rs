@@ -1,0 +1,156 @@
+//! A send work request as the bytes of a WQE.
+//!
+//! In: a [`SendRequest`], the queue's number and a slot index. Out: whole zero-padded slots.
+
+use super::error::check_limit;
+use super::{Qpn, Result, VerbsError};
+use rnic_abi::limits::{MAX_INLINE_BYTES, MAX_SEND_SGE};
+use rnic_abi::work_request::*;
+use zerocopy::IntoBytes;
+
+const SEGMENT_BYTES: usize = WQE_SEGMENT_BYTES as usize;
+const SLOT_BYTES: usize = WQE_SLOT_BYTES as usize;
+/// The longest WQE.
+pub(crate) const WQE_BYTES: usize = SLOT_BYTES * MAX_WQE_SLOTS as usize;
+
+/// A scatter-gather element.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sge {
+    pub address: u64,
+    pub length_bytes: u32,
+    pub lkey: u32,
+}
+
+impl Sge {
+    pub(crate) fn segment(&self) -> DataSegment {
+        DataSegment { address: self.address.into(), length_bytes: self.length_bytes.into(), lkey: self.lkey.into() }
+    }
+}
+
+/// Where an RDMA operation acts on the remote side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    pub address: u64,
+    pub rkey: u32,
+}
+
+/// The bytes of a message.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a> {
+    Elements(&'a [Sge]),
+    /// Copied into the WQE.
+    Inline(&'a [u8]),
+}
+
+/// A send work request.
+#[derive(Clone, Copy, Debug)]
+pub struct SendRequest<'a> {
+    pub wr_id: u64,
+    pub opcode: WorkOpcode,
+    pub payload: Payload<'a>,
+    /// For WRITE and WRITE_IMM, and only there.
+    pub remote: Option<Remote>,
+    /// For the opcodes with immediate data.
+    pub immediate: u32,
+    pub signaled: bool,
+    pub solicited: bool,
+    pub fence: bool,
+}
+
+impl SendRequest<'_> {
+    fn flags(&self) -> u8 {
+        let inline = matches!(self.payload, Payload::Inline(_));
+        [(self.signaled, WQE_SIGNALED), (self.solicited, WQE_SOLICITED), (self.fence, WQE_FENCE), (inline, WQE_INLINE)]
+            .into_iter()
+            .filter(|(set, _)| *set)
+            .fold(0, |flags, (_, bit)| flags | bit)
+    }
+}
+
+/// An encoded WQE.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wqe {
+    bytes: [u8; WQE_BYTES],
+    pub segments: u8,
+}
+
+impl Wqe {
+    /// The slots it takes.
+    pub fn slots(&self) -> u16 {
+        usize::from(self.segments).div_ceil(SLOT_BYTES / SEGMENT_BYTES) as u16
+    }
+
+    pub fn slot(&self, index: usize) -> Option<&[u8; SLOT_BYTES]> {
+        self.bytes.get(index * SLOT_BYTES..)?.first_chunk()
+    }
+
+    /// Writes where it stands: known only when its slots are reserved, and its length before.
+    pub fn set_slot_index(&mut self, slot_index: u16) {
+        self.bytes[4..6].copy_from_slice(&slot_index.to_le_bytes());
+    }
+}
+
+/// Encodes a request. What the device would refuse by its numbers alone is still refused by the device; only what
+/// cannot be encoded fails here.
+pub(crate) fn encode(request: &SendRequest<'_>, qpn: Qpn, max_inline_bytes: u16) -> Result<Wqe> {
+    let mut wqe = Writer { bytes: [0; WQE_BYTES], used: SEGMENT_BYTES };
+    let is_write = matches!(request.opcode, WorkOpcode::WRITE | WorkOpcode::WRITE_IMM);
+    match request.remote {
+        Some(Remote { address, rkey }) if is_write => {
+            let remote = RemoteSegment { address: address.into(), rkey: rkey.into(), reserved: 0.into() };
+            wqe.push(remote.as_bytes())?;
+        }
+        None if !is_write => {}
+        _ => {
+            let what = format!("{:?} with remote address {:?}", request.opcode, request.remote);
+            return Err(VerbsError::WorkRequest { what });
+        }
+    }
+    let mut inline_bytes = 0;
+    match request.payload {
+        Payload::Elements(elements) => {
+            let most = u64::from(MAX_SEND_SGE) + u64::from(!is_write);
+            check_limit("number of elements", elements.len() as u64, most)?;
+            for element in elements {
+                wqe.push(element.segment().as_bytes())?;
+            }
+        }
+        Payload::Inline(bytes) => {
+            check_limit("inline data", bytes.len() as u64, max_inline_bytes.min(MAX_INLINE_BYTES).into())?;
+            inline_bytes = bytes.len() as u16;
+            wqe.push(bytes)?;
+        }
+    }
+    let segments = wqe.used.div_ceil(SEGMENT_BYTES) as u8;
+    let [a, b, c, _] = qpn.0.to_le_bytes();
+    let control = ControlSegment {
+        opcode: request.opcode.0,
+        qpn: [a, b, c],
+        segments,
+        flags: request.flags(),
+        immediate: request.immediate.into(),
+        inline_bytes: inline_bytes.into(),
+        ..ControlSegment::zeroed()
+    };
+    wqe.bytes[..SEGMENT_BYTES].copy_from_slice(control.as_bytes());
+    Ok(Wqe { bytes: wqe.bytes, segments })
+}
+
+struct Writer {
+    bytes: [u8; WQE_BYTES],
+    used: usize,
+}
+
+impl Writer {
+    fn push(&mut self, part: &[u8]) -> Result<()> {
+        let end = self.used + part.len();
+        let room = self.bytes.get_mut(self.used..end).ok_or(VerbsError::Limit {
+            what: "WQE",
+            wanted: end as u64,
+            most: WQE_BYTES as u64,
+        })?;
+        room.copy_from_slice(part);
+        self.used = end;
+        Ok(())
+    }
+}
