@@ -37,8 +37,8 @@ impl Mmio {
         let length_bytes = size_of::<T>() as u64;
         let end = offset.checked_add(length_bytes).filter(|end| *end <= self.length as u64);
         match end {
-            // SAFETY: offset lies within the mapping, so the result stays in it.
             Some(_) if offset.is_multiple_of(length_bytes) => {
+                // SAFETY: offset lies within the mapping, so the result stays in it.
                 Ok(unsafe { self.pointer.as_ptr().add(offset as usize) }.cast())
             }
             _ => Err(BackingError::BarAccess { bar: self.bar, offset, length_bytes }),

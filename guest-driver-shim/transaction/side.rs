@@ -1,0 +1,200 @@
+//! A side from its opening to its connection, and its end.
+
+use super::buffer::{HostBuffer, payload};
+use super::report::{Report, Transition, given, state_name};
+use super::spec::{Fault, Role, TransactionSpec};
+use crate::backing::Backing;
+use crate::exchange::Endpoint;
+use crate::verbs::*;
+use rnic_abi::command::*;
+
+/// The vector of completion events; 0 is that of asynchronous ones.
+const COMPLETION_VECTOR: u16 = 1;
+const LOG_EQ_ENTRIES: u8 = 6;
+/// The longest message that keeps this test body's copies reasonable.
+const LONGEST_MESSAGE_BYTES: u32 = 1 << 26;
+
+#[derive(Debug, thiserror::Error)]
+pub enum TransactionError {
+    #[error(transparent)]
+    Verbs(#[from] VerbsError),
+    #[error("the transaction cannot be: {0}")]
+    Spec(String),
+    #[error("{step} comes before {needed}")]
+    Order { step: &'static str, needed: &'static str },
+}
+
+pub(super) type Result<T> = std::result::Result<T, TransactionError>;
+
+/// One side of a transaction.
+pub struct Side {
+    pub(super) device: Device,
+    pub(super) spec: TransactionSpec,
+    pub(super) role: Role,
+    pub(super) objects: Option<Objects>,
+    pub(super) report: Report,
+}
+
+/// What bring-up makes.
+#[derive(Debug)]
+pub(super) struct Objects {
+    pub eqn: Eqn,
+    pub cqn: Cqn,
+    pub qpn: Qpn,
+    pub pd: Pdn,
+    pub buffer: HostBuffer,
+    pub region: MemoryRegion,
+    pub posted: bool,
+}
+
+fn check_spec(spec: &TransactionSpec) -> Result<()> {
+    let refuse = |what: String| Err(TransactionError::Spec(what));
+    if spec.length_bytes > LONGEST_MESSAGE_BYTES {
+        return refuse(format!("{} bytes are more than {LONGEST_MESSAGE_BYTES}", spec.length_bytes));
+    }
+    if !matches!(spec.path_mtu_bytes, 256 | 512 | 1024 | 2048 | 4096) {
+        return refuse(format!("there is no path MTU of {} bytes", spec.path_mtu_bytes));
+    }
+    if !(1..=8).contains(&spec.elements) {
+        return refuse(format!("{} elements are not 1 to 8", spec.elements));
+    }
+    if spec.fault.is_some() && (!spec.operation.is_write() || spec.length_bytes == 0) {
+        return refuse(format!("{:?} needs a write of at least one byte", spec.fault));
+    }
+    Ok(())
+}
+
+impl Side {
+    /// Opens the device.
+    pub fn open(backing: Box<dyn Backing>, spec: TransactionSpec, role: Role) -> Result<Self> {
+        check_spec(&spec)?;
+        let name = backing.name();
+        let device = Device::open(backing, OpenOptions { command_limit: spec.limit(), ..OpenOptions::default() })?;
+        let report = Report {
+            role,
+            backing: name,
+            spec: spec.clone(),
+            own: Endpoint::default(),
+            peer: None,
+            cqn: 0,
+            eqn: 0,
+            key: 0,
+            transitions: Vec::new(),
+            completion: None,
+            event: None,
+            other_events: Vec::new(),
+            verdict: None,
+        };
+        Ok(Self { device, spec, role, objects: None, report })
+    }
+
+    /// Registers memory, creates the queues, takes the queue pair to INIT and, at the responder, posts the receive.
+    pub fn bring_up(&mut self) -> Result<Endpoint> {
+        let (gid, mac) = (self.spec.own_gid(self.role), self.device.mac()?);
+        self.device.set_gid(0, gid, mac, None)?;
+        let vector = (self.device.vectors() > COMPLETION_VECTOR).then_some(COMPLETION_VECTOR);
+        let eqn = self.device.create_event_queue(None, vector, LOG_EQ_ENTRIES)?;
+        let doorbell_page = self.spec.doorbell_page;
+        let log_entries = self.spec.log_cq_entries;
+        let cqn =
+            self.device.create_completion_queue(CqSpec { cqn: None, log_entries, eqn: Some(eqn), doorbell_page })?;
+        let pd = self.device.allocate_pd()?;
+        let buffer = HostBuffer::new(self.device.backing(), self.spec.layout, self.spec.length_bytes.max(1).into())?;
+        let region = self.device.register_memory(pd, buffer.region(self.region_access()))?;
+        if self.role == Role::Requester {
+            let message = payload(self.spec.seed, self.spec.length_bytes);
+            buffer.write_message(self.device.backing(), &message)?;
+        }
+        let qpn = self.device.create_queue_pair(QpSpec {
+            qpn: Some(self.spec.own_qpn(self.role)),
+            pd,
+            send_cq: cqn,
+            receive_cq: cqn,
+            log_send_slots: self.spec.log_send_slots,
+            log_receive_entries: self.spec.log_receive_entries,
+            log_receive_stride: self.spec.elements.next_power_of_two().ilog2() as u8,
+            doorbell_page,
+            signal_all: false,
+        })?;
+        self.report.own = Endpoint {
+            gid,
+            mac,
+            qpn: qpn.0,
+            psn: self.spec.psn,
+            address: region.start(),
+            rkey: region.key,
+            length_bytes: region.length_bytes(),
+        };
+        (self.report.cqn, self.report.eqn, self.report.key) = (cqn.0, eqn.0, region.key);
+        self.objects = Some(Objects { eqn, cqn, qpn, pd, buffer, region, posted: false });
+        self.modify(init_attributes(ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE))?;
+        if self.role == Role::Responder && self.spec.operation.consumes_receive() {
+            self.post_receive()?;
+        }
+        Ok(self.report.own)
+    }
+
+    /// INIT to RTR to RTS, towards the peer.
+    pub fn connect(&mut self, peer: Endpoint) -> Result<()> {
+        self.report.peer = Some(peer);
+        let av = AddressVector { dest_gid: peer.gid, dest_mac: peer.mac, hop_limit: 64, ..AddressVector::zeroed() };
+        self.modify(rtr_attributes(RtrAttributes {
+            path_mtu_bytes: self.spec.path_mtu_bytes,
+            dest_qpn: peer.qpn,
+            rq_psn: peer.psn,
+            max_dest_rd_atomic: 1,
+            min_rnr_timer: 12,
+            av,
+        }))?;
+        self.modify(rts_attributes(RtsAttributes {
+            sq_psn: self.spec.psn,
+            timeout: self.spec.timeout,
+            retry_cnt: self.spec.retry_cnt,
+            rnr_retry: self.spec.rnr_retry,
+            max_rd_atomic: 1,
+        }))
+    }
+
+    /// Destroys everything in order, disables the device and gives the backing back.
+    pub fn close(mut self) -> Result<Box<dyn Backing>> {
+        if let Some(objects) = self.objects.take() {
+            self.device.destroy_queue_pair(objects.qpn)?;
+            self.device.destroy_completion_queue(objects.cqn)?;
+            self.device.destroy_event_queue(objects.eqn)?;
+            self.device.deregister_memory(objects.region)?;
+            self.device.release_pd(objects.pd);
+            objects.buffer.release(self.device.backing());
+        }
+        Ok(self.device.close()?)
+    }
+
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// The device, for what a step does not do.
+    pub fn device(&mut self) -> &mut Device {
+        &mut self.device
+    }
+
+    fn region_access(&self) -> u32 {
+        match (self.role, self.spec.fault) {
+            (Role::Responder, Some(Fault::NoRemoteWrite)) => ACCESS_LOCAL_WRITE,
+            (Role::Responder, _) => ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE,
+            (Role::Requester, _) => 0,
+        }
+    }
+
+    /// A transition, and what the device says about it afterwards.
+    fn modify(&mut self, attributes: QpAttributes) -> Result<()> {
+        let qpn = Qpn(self.report.own.qpn);
+        self.device.modify_queue_pair(qpn, attributes)?;
+        let reported = self.device.query_queue_pair(qpn)?.attributes;
+        self.report.transitions.push(Transition {
+            to: state_name(attributes.state),
+            given: given(&attributes),
+            reported: state_name(reported.state),
+        });
+        Ok(())
+    }
+}
