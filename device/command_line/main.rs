@@ -3,6 +3,8 @@
 //! Each subcommand is a module; what they have in common stands in `sockets` (where adapters listen), `signals`
 //! (how a run ends) and `exit` (what its number says).
 
+mod agent;
+mod demo;
 mod exit;
 mod serve;
 mod signals;
@@ -16,8 +18,8 @@ use exit::Exit;
 #[command(name = "rnic", version, max_term_width = 100)]
 struct CommandLine {
     /// Say more on standard error (repeat for more).
-    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
-    verbose: u8,
+    #[arg(short = 'v', action = clap::ArgAction::Count, global = true)]
+    louder: u8,
     /// Say nothing on standard error but errors.
     #[arg(short, long, global = true)]
     quiet: bool,
@@ -27,8 +29,13 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// The main job: two hosts, one RDMA operation, every PCIe crossing counted.
+    Demo(Box<demo::DemoOptions>),
     /// Serve adapters on a switch, for QEMU guests to attach to.
     Serve(serve::ServeOptions),
+    /// A driver that takes orders on standard input, inside a guest.
+    #[command(hide = true)]
+    GuestAgent,
 }
 
 fn main() -> std::process::ExitCode {
@@ -39,9 +46,11 @@ fn main() -> std::process::ExitCode {
             return if error.use_stderr() { Exit::Usage.code() } else { Exit::Success.code() };
         }
     };
-    start_log(line.verbose, line.quiet);
+    start_log(line.louder, line.quiet);
     let exit = match line.command {
+        Command::Demo(options) => demo::run(&options),
         Command::Serve(options) => serve::run(&options),
+        Command::GuestAgent => agent::run_in_guest(),
     };
     exit.code()
 }

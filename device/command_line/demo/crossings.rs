@@ -1,0 +1,85 @@
+//! Reading the crossings of one operation out of an adapter: its own apart from the housekeeping, and nothing lost.
+
+use super::report::{CrossingRow, HostReport, Link};
+use rnic_device::adapter::{AdapterError, AdapterHandle};
+use rnic_pcie::ledger::Ledger;
+use rnic_pcie::{Cause, Crossing};
+use std::collections::BTreeMap;
+
+/// Crossings that the trace keeps: a message of 8 MiB at the smallest path MTU makes 32,768 a side.
+const KEPT: usize = 1 << 17;
+
+/// A reading of the ledger, and where the trace stood.
+pub struct Mark {
+    ledger: Ledger,
+    sequence: u64,
+}
+
+/// Starts the trace and reads the ledger.
+pub fn mark(adapter: &AdapterHandle) -> Result<Mark, AdapterError> {
+    adapter.call(|adapter| {
+        let link = &mut adapter.function.link;
+        link.trace_mut().watch(KEPT);
+        Mark { ledger: link.ledger().snapshot(), sequence: link.last_sequence() }
+    })
+}
+
+/// Reads what happened since the mark. `qpn` is the queue pair whose operation it was.
+pub fn read(
+    adapter: &AdapterHandle,
+    mark: Mark,
+    role: &'static str,
+    qpn: u32,
+    kernel: Option<String>,
+) -> Result<HostReport, AdapterError> {
+    let (crossings, lost, delta, link) = adapter.call(move |adapter| {
+        let link = &mut adapter.function.link;
+        let mut crossings = Vec::new();
+        let reading = link.read_trace(mark.sequence + 1, KEPT, &mut crossings);
+        let delta = link.ledger().since(&mark.ledger);
+        link.trace_mut().unwatch();
+        (crossings, reading.lost, delta, link.settings())
+    })?;
+    let (operation, housekeeping): (Vec<_>, Vec<_>) = crossings.iter().partition(|crossing| belongs(crossing, qpn));
+    let rows = |crossings: Vec<&Crossing>| crossings.into_iter().map(CrossingRow::from).collect::<Vec<_>>();
+    let ledger_delta: BTreeMap<_, _> = delta
+        .classes()
+        .filter(|(_, totals)| totals.crossings > 0)
+        .map(|(class, totals)| (class.name(), totals.crossings))
+        .collect();
+    let remainder = remainder(&ledger_delta, &crossings, lost);
+    Ok(HostReport {
+        name: adapter.name().to_owned(),
+        role,
+        kernel,
+        link: Link::from(link),
+        total: operation.len(),
+        crossings: rows(operation),
+        housekeeping: rows(housekeeping),
+        ledger_delta,
+        remainder,
+        bring_up: None,
+    })
+}
+
+/// Whether the operation of this queue pair is the crossing's cause.
+fn belongs(crossing: &Crossing, wanted: u32) -> bool {
+    match crossing.origin.cause {
+        Cause::Send { qpn, .. } | Cause::Packet { qpn, .. } => qpn == wanted,
+        Cause::Receive { qpn_or_srqn, .. } => qpn_or_srqn == wanted,
+        _ => false,
+    }
+}
+
+/// What the ledger counted and the lists do not show, class by class.
+fn remainder(delta: &BTreeMap<&'static str, u64>, crossings: &[Crossing], lost: u64) -> i64 {
+    let mut listed: BTreeMap<&'static str, i64> = BTreeMap::new();
+    for crossing in crossings {
+        *listed.entry(crossing.origin.class.name()).or_default() += 1;
+    }
+    let mut remainder = lost as i64;
+    for (class, count) in delta {
+        remainder += (*count as i64 - listed.remove(class).unwrap_or(0)).abs();
+    }
+    remainder + listed.values().sum::<i64>()
+}

@@ -1,0 +1,144 @@
+//! The report: schema `rnic.demo/1`.
+
+use rnic_pcie::{Cause, Crossing, LinkSettings};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub schema: &'static str,
+    pub operation: &'static str,
+    pub length_bytes: u32,
+    pub mtu: u32,
+    pub packets: u32,
+    pub hosts_kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qemu: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accelerator: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+    pub requester_status: String,
+    pub responder_status: String,
+    pub data_verified: bool,
+    pub imm_verified: bool,
+    pub data_sha256: String,
+    pub hosts: [HostReport; 2],
+    /// What the story says the totals are.
+    pub story: [u32; 2],
+    pub matches_story: bool,
+    pub elapsed_ms: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct HostReport {
+    pub name: String,
+    pub role: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    pub link: Link,
+    pub crossings: Vec<CrossingRow>,
+    pub total: usize,
+    pub housekeeping: Vec<CrossingRow>,
+    /// Crossings by class between the ledger's two readings.
+    pub ledger_delta: BTreeMap<&'static str, u64>,
+    /// Crossings that the ledger holds and neither list shows.
+    pub remainder: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bring_up: Option<serde_json::Value>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Link {
+    #[serde(rename = "gen")]
+    pub generation: u8,
+    pub width: u8,
+    pub mps: u32,
+    pub mrrs: u32,
+    pub rcb: u32,
+}
+
+impl From<LinkSettings> for Link {
+    fn from(link: LinkSettings) -> Self {
+        Self {
+            generation: link.generation,
+            width: link.width,
+            mps: link.mps_bytes,
+            mrrs: link.mrrs_bytes,
+            rcb: link.rcb_bytes,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct CrossingRow {
+    pub class: &'static str,
+    pub bytes: u32,
+    pub ranges: u16,
+    pub tlps: TlpRow,
+    pub wire_bytes: WireRow,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed: Option<ObservedRow>,
+    pub cause: String,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub attempt: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+    pub sequence: u64,
+    pub time_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct TlpRow {
+    pub mrd: u32,
+    pub mwr: u32,
+    pub cpld: u32,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct WireRow {
+    pub down: u64,
+    pub up: u64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ObservedRow {
+    pub messages: u32,
+    pub bytes: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(value: &u16) -> bool {
+    *value == 0
+}
+
+impl From<&Crossing> for CrossingRow {
+    fn from(crossing: &Crossing) -> Self {
+        let (cause, attempt) = cause_text(crossing.origin.cause);
+        Self {
+            class: crossing.origin.class.name(),
+            bytes: crossing.bytes,
+            ranges: crossing.ranges,
+            tlps: TlpRow { mrd: crossing.tlps.mrd, mwr: crossing.tlps.mwr, cpld: crossing.tlps.cpld },
+            wire_bytes: WireRow { down: crossing.wire_bytes.down, up: crossing.wire_bytes.up },
+            observed: crossing.observed.map(|seen| ObservedRow { messages: seen.messages, bytes: seen.bytes }),
+            cause,
+            attempt,
+            fault: crossing.fault.map(|fault| fault.to_string()),
+            sequence: crossing.sequence,
+            time_ns: crossing.time_ns,
+        }
+    }
+}
+
+fn cause_text(cause: Cause) -> (String, u16) {
+    match cause {
+        Cause::Send { qpn, index, attempt, .. } => (format!("send {qpn:#x}[{index}]"), attempt),
+        Cause::Receive { qpn_or_srqn, index } => (format!("receive {qpn_or_srqn:#x}[{index}]"), 0),
+        Cause::Packet { qpn, psn, attempt } => (format!("packet {qpn:#x} PSN {psn}"), attempt),
+        Cause::Command { slot } => (format!("command {slot}"), 0),
+        Cause::Event { eqn, index } => (format!("event {eqn}[{index}]"), 0),
+        Cause::Net { queue, index } => (format!("net {queue}[{index}]"), 0),
+        Cause::Maintenance => ("housekeeping".to_owned(), 0),
+    }
+}

@@ -1,0 +1,136 @@
+//! The story: how often which crossing is made, told from the request alone, before anything runs.
+
+use super::options::{DemoOptions, Doorbell, Fault};
+use super::report::CrossingRow;
+use std::collections::BTreeMap;
+
+/// Crossings by class.
+pub type Counts = BTreeMap<&'static str, u32>;
+
+/// What the two hosts must show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Story {
+    pub requester: Counts,
+    pub responder: Counts,
+    /// A lost packet: how many are sent again depends on when its loss is noticed, so payload reads are a least.
+    pub retransmits: bool,
+}
+
+fn add(counts: &mut Counts, class: &'static str, count: u32) {
+    if count > 0 {
+        *counts.entry(class).or_default() += count;
+    }
+}
+
+pub fn of(options: &DemoOptions) -> Story {
+    let refused = matches!(options.fault, Some(Fault::BadRkey | Fault::Bounds | Fault::Permission));
+    let (mut requester, mut responder) = (Counts::new(), Counts::new());
+    let packets = options.packets();
+    let with_payload = if options.length > 0 { packets } else { 0 };
+    add(&mut requester, "doorbell", 1);
+    // A carried work request is read from the ring after all when it has more than one slot.
+    let slots = slots(options);
+    add(&mut requester, "wqe_fetch", u32::from(options.doorbell != Doorbell::Wqe || slots > 1));
+    add(&mut requester, "payload_read", if options.inline { 0 } else { with_payload });
+    add(&mut requester, "cqe_write", u32::from(!options.unsignaled || refused));
+    if !refused {
+        add(&mut responder, "payload_write", with_payload);
+    }
+    if options.op.receives() {
+        // Refused: the posted receive is flushed without having been read.
+        add(&mut responder, "recv_wqe_fetch", u32::from(!refused));
+        add(&mut responder, "cqe_write", 1);
+        add(&mut responder, "event", u32::from(options.armed));
+    }
+    if options.cold {
+        cold(options, &mut requester, &mut responder, with_payload > 0 && !options.inline, refused);
+    }
+    if options.expect_one_more {
+        add(&mut requester, "doorbell", 1);
+    }
+    Story { requester, responder, retransmits: matches!(options.fault, Some(Fault::Drop(_))) }
+}
+
+fn slots(options: &DemoOptions) -> u32 {
+    let remote = if options.op.is_write() { 16 } else { 0 };
+    let body = if options.inline { options.length.next_multiple_of(16) } else { 16 };
+    (16 + remote + body).div_ceil(64)
+}
+
+/// Empty caches add a fetch at the first use of each context, key and line of a page list, and nothing else.
+fn cold(options: &DemoOptions, requester: &mut Counts, responder: &mut Counts, gathers: bool, refused: bool) {
+    let writes_cqe = u32::from(!options.unsignaled || refused);
+    add(requester, "context_fetch", 1 + writes_cqe);
+    add(requester, "key_fetch", u32::from(gathers));
+    let pages = u64::from(options.length).div_ceil(4096);
+    let lines = pages.div_ceil(8) as u32;
+    add(requester, "translation_fetch", if gathers { lines } else { 0 });
+    let scatters = options.length > 0 && !refused;
+    let looks = options.length > 0;
+    add(responder, "context_fetch", 1 + u32::from(options.op.receives()));
+    add(responder, "key_fetch", u32::from(looks));
+    add(responder, "translation_fetch", if scatters { lines } else { 0 });
+}
+
+impl Story {
+    pub fn requester_total(&self) -> u32 {
+        self.requester.values().sum()
+    }
+
+    pub fn responder_total(&self) -> u32 {
+        self.responder.values().sum()
+    }
+
+    /// Whether what was counted is the story.
+    pub fn matches(&self, requester: &[CrossingRow], responder: &[CrossingRow]) -> bool {
+        self.matches_requester(requester) && counts(responder) == self.responder
+    }
+
+    fn matches_requester(&self, rows: &[CrossingRow]) -> bool {
+        let counted = counts(rows);
+        if !self.retransmits {
+            return counted == self.requester;
+        }
+        let first = rows.iter().filter(|row| row.attempt == 0).cloned().collect::<Vec<_>>();
+        let again = rows.iter().filter(|row| row.attempt > 0).count();
+        let inline = !self.requester.contains_key("payload_read");
+        counts(&first) == self.requester && (inline || again > 0)
+    }
+}
+
+pub fn counts(rows: &[CrossingRow]) -> Counts {
+    let mut counts = Counts::new();
+    rows.iter().for_each(|row| add(&mut counts, row.class, 1));
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: DemoOptions,
+    }
+
+    fn totals(arguments: &str) -> (u32, u32) {
+        let words = std::iter::once("demo").chain(arguments.split_whitespace());
+        let story = of(&Line::parse_from(words).options);
+        (story.requester_total(), story.responder_total())
+    }
+
+    /// The totals that the story and the published per-verb table state.
+    #[test]
+    fn the_known_totals() {
+        assert_eq!(totals(""), (4, 3));
+        assert_eq!(totals("--armed"), (4, 4));
+        assert_eq!(totals("--unsignaled"), (3, 3));
+        assert_eq!(totals("--length 10000 --mtu 1024"), (13, 12));
+        assert_eq!(totals("--op write"), (4, 1));
+        assert_eq!(totals("--op send"), (4, 3));
+        assert_eq!(totals("--op write --inline --length 28 --doorbell wqe"), (2, 1));
+        assert_eq!(totals("--op send --length 0"), (3, 2));
+    }
+}
