@@ -12,8 +12,6 @@ pub const CANARY: u8 = 0xa5;
 pub const GUARD_BYTES: u64 = 64;
 const PAGE_SHIFT: u8 = 12;
 const PAGE_BYTES: u64 = 1 << PAGE_SHIFT;
-/// The address of the buffer's first page as work requests name it: no IOVA.
-const ADDRESS: u64 = 0x7f00_0000_0000;
 
 /// A buffer of whole pages.
 #[derive(Debug)]
@@ -22,12 +20,14 @@ pub struct HostBuffer {
     /// In the order of addresses.
     pages: Vec<u64>,
     layout: MrLayout,
+    /// Of the first page as work requests name it: no IOVA.
+    address: u64,
     message_bytes: u64,
 }
 
 impl HostBuffer {
     /// Allocates it, filled with canaries.
-    pub fn new(backing: &mut dyn Backing, layout: MrLayout, message_bytes: u64) -> Result<Self> {
+    pub fn new(backing: &mut dyn Backing, layout: MrLayout, address: u64, message_bytes: u64) -> Result<Self> {
         let bytes = (message_bytes + 2 * GUARD_BYTES).next_multiple_of(PAGE_BYTES);
         let memory = backing.allocate(bytes, PAGE_BYTES)?;
         let mut pages: Vec<u64> = (memory.iova..memory.iova + bytes).step_by(PAGE_BYTES as usize).collect();
@@ -37,7 +37,7 @@ impl HostBuffer {
         for page in &pages {
             backing.copy_in(*page, &[CANARY; PAGE_BYTES as usize])?;
         }
-        Ok(Self { memory, pages, layout, message_bytes })
+        Ok(Self { memory, pages, layout, address, message_bytes })
     }
 
     /// The region that is exactly the message.
@@ -47,7 +47,7 @@ impl HostBuffer {
             _ => self.pages.clone(),
         };
         RegionSpec {
-            start: ADDRESS + GUARD_BYTES,
+            start: self.address + GUARD_BYTES,
             length_bytes: self.message_bytes,
             access,
             layout: self.layout,

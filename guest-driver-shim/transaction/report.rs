@@ -87,6 +87,8 @@ pub struct Report {
     pub transitions: Vec<Transition>,
     pub completion: Option<CompletionReport>,
     pub event: Option<EventReport>,
+    /// Completions beyond the one that was waited for.
+    pub flushed: Vec<CompletionReport>,
     /// What came on the queue of asynchronous events, and events of other objects on the way.
     pub other_events: Vec<EventReport>,
     pub verdict: Option<Verdict>,

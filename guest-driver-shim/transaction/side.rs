@@ -64,12 +64,34 @@ fn check_spec(spec: &TransactionSpec) -> Result<()> {
     Ok(())
 }
 
+/// The sides' keys and addresses differ, so that a device which takes one for the other is caught.
+fn first_key_index(role: Role) -> u32 {
+    match role {
+        Role::Requester => 0x11,
+        Role::Responder => 0x12,
+    }
+}
+
+fn buffer_address(role: Role) -> u64 {
+    match role {
+        Role::Requester => 0x7f00_0000_0000,
+        Role::Responder => 0x5500_0000_0000,
+    }
+}
+
 impl Side {
     /// Opens the device.
     pub fn open(backing: Box<dyn Backing>, spec: TransactionSpec, role: Role) -> Result<Self> {
         check_spec(&spec)?;
         let name = backing.name();
-        let device = Device::open(backing, OpenOptions { command_limit: spec.limit(), ..OpenOptions::default() })?;
+        let device = Device::open(
+            backing,
+            OpenOptions {
+                command_limit: spec.limit(),
+                first_key_index: first_key_index(role),
+                ..OpenOptions::default()
+            },
+        )?;
         let report = Report {
             role,
             backing: name,
@@ -82,6 +104,7 @@ impl Side {
             transitions: Vec::new(),
             completion: None,
             event: None,
+            flushed: Vec::new(),
             other_events: Vec::new(),
             verdict: None,
         };
@@ -99,7 +122,8 @@ impl Side {
         let cqn =
             self.device.create_completion_queue(CqSpec { cqn: None, log_entries, eqn: Some(eqn), doorbell_page })?;
         let pd = self.device.allocate_pd()?;
-        let buffer = HostBuffer::new(self.device.backing(), self.spec.layout, self.spec.length_bytes.max(1).into())?;
+        let (address, message_bytes) = (buffer_address(self.role), self.spec.length_bytes.max(1).into());
+        let buffer = HostBuffer::new(self.device.backing(), self.spec.layout, address, message_bytes)?;
         let region = self.device.register_memory(pd, buffer.region(self.region_access()))?;
         if self.role == Role::Requester {
             let message = payload(self.spec.seed, self.spec.length_bytes);

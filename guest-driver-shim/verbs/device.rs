@@ -27,6 +27,8 @@ pub struct OpenOptions {
     pub log_qps: u8,
     pub log_cqs: u8,
     pub log_keys: u8,
+    /// The lowest index of the keys that are handed out.
+    pub first_key_index: u32,
     /// MSI-X vectors to connect, at most the device's; 0 leaves MSI-X off.
     pub vectors: u16,
     pub log_async_eq_entries: u8,
@@ -41,6 +43,7 @@ impl Default for OpenOptions {
             log_qps: 8,
             log_cqs: 8,
             log_keys: 10,
+            first_key_index: 1,
             vectors: 2,
             log_async_eq_entries: 6,
             command_limit: Duration::from_secs(10),
@@ -79,6 +82,7 @@ impl Device {
     pub fn open(mut backing: Box<dyn Backing>, options: OpenOptions) -> Result<Self> {
         check_limit("log of command slots", options.log_command_slots.into(), MAX_LOG_COMMAND_SLOTS.into())?;
         identify(backing.as_mut())?;
+        backing.write32(BAR_REGISTERS, REG_LAST_DIAGNOSTIC.into(), 0)?;
         set_enabled(backing.as_mut(), false, options.command_limit)?;
         let mut commands = CommandQueue::create(backing.as_mut(), options.log_command_slots, options.command_limit)?;
         set_enabled(backing.as_mut(), true, options.command_limit)?;
@@ -99,7 +103,7 @@ impl Device {
             qpns: Numbers::new("QPN", 2, 1 << options.log_qps.min(limits.log_qps).min(24)),
             cqns: Numbers::new("CQN", 1, 1 << options.log_cqs.min(limits.log_cqs).min(24)),
             eqns: Numbers::new("EQN", 0, limits.max_eqs.get().into()),
-            key_indices: Numbers::new("key index", 1, 1 << log_keys.min(24)),
+            key_indices: Numbers::new("key index", options.first_key_index, 1 << log_keys.min(24)),
             pdns: Numbers::new("PD number", 1, 1 << 24),
             next_key_byte: 0x5a,
             queue_pairs: HashMap::new(),

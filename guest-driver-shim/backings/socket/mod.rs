@@ -24,6 +24,7 @@ use zerocopy::{FromBytes, IntoBytes};
 /// BARs stand here, each at a multiple of its size: above 4 GiB, above the host's memory.
 const BARS_ADDRESS: u64 = 0x40_0000_0000;
 const BARS: usize = 6;
+const RETRY_AFTER: Duration = Duration::from_millis(5);
 
 /// How the server reaches the host's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,19 +45,20 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Connects, waiting for the server's socket at most `limit`, which then bounds every reply.
+    /// Connects, waiting at most `limit` for the server's socket and for the client before us to be gone; `limit`
+    /// then bounds every reply.
     pub fn connect(path: &Path, host: ModelHost, access: MemoryAccess, limit: Duration) -> Result<Self> {
         let start = Instant::now();
-        let stream = loop {
-            match UnixStream::connect(path) {
-                Ok(stream) => break stream,
-                Err(_) if start.elapsed() < limit => std::thread::sleep(Duration::from_millis(5)),
-                Err(source) => {
-                    return Err(BackingError::Io { what: format!("connecting to {}", path.display()), source });
-                }
+        loop {
+            let what = || format!("connecting to {}", path.display());
+            let outcome = UnixStream::connect(path)
+                .map_err(BackingError::io(what()))
+                .and_then(|stream| Self::open(stream, host, access, limit));
+            match outcome {
+                Err(error) if is_for_later(&error) && start.elapsed() < limit => std::thread::sleep(RETRY_AFTER),
+                outcome => return outcome,
             }
-        };
-        Self::open(stream, host, access, limit)
+        }
     }
 
     /// Negotiates, maps memory, resets the device and programs its configuration space.
@@ -196,6 +198,17 @@ impl Socket {
             count: fds.len().max(1) as u32,
         };
         self.call(DEVICE_SET_IRQS, &[set.as_bytes()], fds).map(drop)
+    }
+}
+
+/// The server is not there yet, or still has another client.
+fn is_for_later(error: &BackingError) -> bool {
+    match error {
+        BackingError::Io { source, .. } => {
+            matches!(source.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused)
+        }
+        BackingError::Refused { errno, .. } => *errno == rustix::io::Errno::BUSY.raw_os_error() as u32,
+        _ => false,
     }
 }
 
