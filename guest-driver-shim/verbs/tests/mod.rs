@@ -1,0 +1,7 @@
+//! The driver against bytes written by hand and against a small model of the hardware.
+
+mod commands;
+mod model;
+mod queues;
+mod ring_model;
+mod work_requests;
