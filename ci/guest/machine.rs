@@ -81,7 +81,8 @@ fn fixed(acceleration: Acceleration) -> Vec<String> {
         "-m",
         &memory,
         "-device",
-        "pcie-root-port,id=rp0,bus=pcie.0,addr=0x4,chassis=1,slot=1",
+        // Windows for what is plugged later: the doorbell BAR alone is 4 MiB, and the firmware reserves 2.
+        "pcie-root-port,id=rp0,bus=pcie.0,addr=0x4,chassis=1,slot=1,mem-reserve=8M,pref64-reserve=64M",
         "-device",
         "virtio-serial-pci,id=ports,bus=pcie.0,addr=0x3",
         "-device",
