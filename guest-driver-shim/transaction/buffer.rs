@@ -8,10 +8,10 @@ use crate::verbs::{MrLayout, RegionSpec, Result, VerbsError};
 
 /// What surrounds the message.
 pub const CANARY: u8 = 0xa5;
-/// How much of it there is on each side, at least.
-pub const GUARD_BYTES: u64 = 64;
 const PAGE_SHIFT: u8 = 12;
 const PAGE_BYTES: u64 = 1 << PAGE_SHIFT;
+/// How much of it there is on each side, at least: a page, so that the message itself begins at one.
+pub const GUARD_BYTES: u64 = PAGE_BYTES;
 
 /// A buffer of whole pages.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl HostBuffer {
     pub fn region(&self, access: u32) -> RegionSpec {
         let pages = match self.layout {
             MrLayout::Contiguous => vec![self.memory.iova + GUARD_BYTES],
-            _ => self.pages.clone(),
+            _ => self.pages.get((GUARD_BYTES / PAGE_BYTES) as usize..).unwrap_or_default().to_vec(),
         };
         RegionSpec {
             start: self.address + GUARD_BYTES,

@@ -84,6 +84,8 @@ pub struct Report {
     pub eqn: u32,
     /// The region's key, as lkey here and as rkey at the peer.
     pub key: u32,
+    /// The pages that the region's list names, as the device addresses them.
+    pub pages: Vec<u64>,
     pub transitions: Vec<Transition>,
     pub completion: Option<CompletionReport>,
     pub event: Option<EventReport>,

@@ -101,6 +101,7 @@ impl Side {
             cqn: 0,
             eqn: 0,
             key: 0,
+            pages: Vec::new(),
             transitions: Vec::new(),
             completion: None,
             event: None,
@@ -124,7 +125,9 @@ impl Side {
         let pd = self.device.allocate_pd()?;
         let (address, message_bytes) = (buffer_address(self.role), self.spec.length_bytes.max(1).into());
         let buffer = HostBuffer::new(self.device.backing(), self.spec.layout, address, message_bytes)?;
-        let region = self.device.register_memory(pd, buffer.region(self.region_access()))?;
+        let described = buffer.region(self.region_access());
+        self.report.pages.clone_from(&described.pages);
+        let region = self.device.register_memory(pd, described)?;
         if self.role == Role::Requester {
             let message = payload(self.spec.seed, self.spec.length_bytes);
             buffer.write_message(self.device.backing(), &message)?;

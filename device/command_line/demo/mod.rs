@@ -255,8 +255,7 @@ fn show(options: &DemoOptions, report: &Report) -> Result<(), Failure> {
         let mut text = print::text(report);
         for host in &report.hosts {
             if let Some(details) = &host.bring_up {
-                let details = serde_json::to_string_pretty(details).unwrap_or_default();
-                text += &format!("\nbring-up of host {}:\n{details}\n", host.name);
+                text += &print::bring_up(&host.name, details);
             }
         }
         text

@@ -1,6 +1,7 @@
 //! The report for people.
 
 use super::report::{CrossingRow, HostReport, Report};
+use serde_json::Value;
 use std::fmt::Write;
 
 pub fn text(report: &Report) -> String {
@@ -92,4 +93,28 @@ fn row_text(out: &mut String, number: usize, row: &CrossingRow) {
         "   {number:>2}  {:<18} {:>7}   {tlps:<18}   {wire:>12}   {}{again}{seen}{fault}",
         row.class, row.bytes, row.cause
     );
+}
+
+/// What was made before the operation: the region, and the attributes at each transition.
+pub fn bring_up(host: &str, details: &Value) -> String {
+    let number = |path: &str| details.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+    let mut out = format!("\nBring-up of host {host} over {}\n", details["backing"].as_str().unwrap_or("?"));
+    let _ = writeln!(
+        out,
+        "    region   key {:#x} (lkey here, rkey at the peer), {} bytes at {:#x}",
+        number("/key"),
+        number("/own/length_bytes"),
+        number("/own/address"),
+    );
+    let pages: Vec<_> = details["pages"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+    let listed: Vec<_> = pages.iter().take(4).map(|page| format!("{page:#x}")).collect();
+    let more = if pages.len() > listed.len() { ", …" } else { "" };
+    let _ = writeln!(out, "    pages    {} of 4096 bytes, at {}{more}", pages.len(), listed.join(", "));
+    let _ = writeln!(out, "    queues   QP {:#x}, CQ {}, EQ {}", number("/own/qpn"), number("/cqn"), number("/eqn"));
+    for step in details["transitions"].as_array().into_iter().flatten() {
+        let given = step["given"].as_object().into_iter().flatten().map(|(name, value)| format!("{name} {value}"));
+        let given: Vec<_> = given.collect();
+        let _ = writeln!(out, "    to {:<5} {}", step["to"].as_str().unwrap_or("?").to_uppercase(), given.join(", "));
+    }
+    out
 }

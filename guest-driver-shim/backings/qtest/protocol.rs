@@ -41,7 +41,9 @@ impl Qtest {
             let mut answer = String::new();
             let mut bounded = self.stream.by_ref().take(LONGEST_LINE);
             bounded.read_line(&mut answer).map_err(BackingError::io(what()))?;
-            let answer = answer.strip_suffix('\n').ok_or_else(|| broken(format!("an endless answer to {}", what())))?;
+            let answer = answer
+                .strip_suffix('\n')
+                .ok_or_else(|| broken(format!("no whole line as the answer to {}", what())))?;
             match answer.split_once(' ').unwrap_or((answer, "")) {
                 ("OK", rest) => return Ok(rest.trim().to_owned()),
                 ("IRQ", _) if start.elapsed() < self.limit => {}

@@ -30,10 +30,8 @@ fn commands_keep_their_order_over_every_wrap() {
         device.flush_caches(index).unwrap();
     }
     let state = state.borrow();
-    let last: Vec<u32> = state.commands[5..]
-        .iter()
-        .map(|(_, body)| FlushCaches::read_from_prefix(body).unwrap().0.mask.get())
-        .collect();
+    let last: Vec<u32> =
+        state.commands[5..].iter().map(|(_, body)| FlushCaches::read_from_prefix(body).unwrap().0.mask.get()).collect();
     assert!(last.iter().copied().eq(0..70_000));
 }
 

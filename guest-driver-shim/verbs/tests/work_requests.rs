@@ -66,8 +66,7 @@ fn what_does_not_fit_is_refused() {
 
 fn queue_pair(device: &mut Device, log_send_slots: u8, log_receive_stride: u8) -> Qpn {
     let pd = device.allocate_pd().unwrap();
-    let cq =
-        device.create_completion_queue(CqSpec { cqn: None, log_entries: 4, eqn: None, doorbell_page: 2 }).unwrap();
+    let cq = device.create_completion_queue(CqSpec { cqn: None, log_entries: 4, eqn: None, doorbell_page: 2 }).unwrap();
     device
         .create_queue_pair(QpSpec {
             qpn: Some(0x11),
