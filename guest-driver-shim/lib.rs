@@ -10,5 +10,9 @@ pub mod c_header;
 pub mod exchange;
 pub mod memory;
 pub mod pci;
+mod planted;
 pub mod transaction;
 pub mod verbs;
+
+#[cfg(test)]
+mod properties;

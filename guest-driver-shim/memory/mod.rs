@@ -96,6 +96,17 @@ impl MappedMemory {
         Ok((&piece.mapping, (iova - piece.iova) as usize))
     }
 
+    /// Whether all of a range is there: nothing of a refused access is done.
+    fn covers(&self, iova: u64, length: usize) -> bool {
+        let Some(end) = iova.checked_add(length as u64) else { return false };
+        let mut at = iova;
+        while at < end {
+            let Some(piece) = self.piece_at(at) else { return false };
+            at = piece.iova.saturating_add(piece.mapping.length_bytes());
+        }
+        true
+    }
+
     /// Visits the parts of a range in ascending order: the mapping, the offset in it, and which bytes these are.
     fn for_each_part(
         &self,
@@ -104,6 +115,9 @@ impl MappedMemory {
         mut visit: impl FnMut(&Mapping, usize, std::ops::Range<usize>) -> Option<()>,
     ) -> Result<()> {
         let outside = || BackingError::NotDmaMemory { iova, length_bytes: length as u64 };
+        if !self.covers(iova, length) {
+            return Err(outside());
+        }
         let mut done = 0;
         while done < length {
             let at = iova.checked_add(done as u64).ok_or_else(outside)?;

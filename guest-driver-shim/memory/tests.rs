@@ -40,7 +40,8 @@ fn neighbouring_pieces_form_one_run_and_gaps_do_not() {
     memory.copy_in(0x1ffc, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
     assert_eq!(memory.load32(0x2000).unwrap(), 0x0807_0605);
     assert!(matches!(memory.allocate(0x2000, 4096), Err(BackingError::OutOfMemory { largest_bytes: 0x1000, .. })));
-    assert!(matches!(memory.copy_in(0x3ffc, &[0; 8]), Err(BackingError::NotDmaMemory { .. })));
+    assert!(matches!(memory.copy_in(0x3ffc, &[1; 8]), Err(BackingError::NotDmaMemory { .. })));
+    assert_eq!(memory.load32(0x3ffc).unwrap(), 0, "nothing of a refused copy is done");
     assert!(matches!(memory.load64(0x1004), Err(BackingError::Unaligned { .. })));
     assert!(matches!(memory.load32(u64::MAX - 3), Err(BackingError::NotDmaMemory { .. })));
 }

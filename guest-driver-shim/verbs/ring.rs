@@ -2,6 +2,8 @@
 //!
 //! In: reservations and the indices that completions carry. Out: positions and `wr_id`s. Knows no memory.
 
+use crate::planted::planted;
+
 /// What was posted in the slots that begin at one index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Posted {
@@ -77,7 +79,7 @@ impl WorkRing {
         while u32::from(walked) < self.outstanding_slots() && walked <= distance {
             let posted = *self.posted.get(self.position(self.consumer.wrapping_add(walked)))?;
             entries += 1;
-            if walked == distance {
+            if walked == distance || planted("ring-takes-the-oldest-entry") {
                 self.consumer = index.wrapping_add(posted.slots);
                 return Some(Retired { wr_id: posted.wr_id, entries });
             }

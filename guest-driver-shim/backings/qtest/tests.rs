@@ -83,7 +83,9 @@ impl Machine {
             }
             "writel" => self.store(argument(1), &(argument(2) as u32).to_le_bytes()),
             "writeq" => self.store(argument(1), &argument(2).to_le_bytes()),
-            "memset" => (argument(1)..argument(1) + argument(2)).for_each(|at| drop(self.memory.remove(&at))),
+            "memset" => (argument(1)..argument(1) + argument(2)).for_each(|at| {
+                self.memory.remove(&at);
+            }),
             "read" => {
                 let bytes = (argument(1)..argument(1) + argument(2)).map(|at| format!("{:02x}", self.byte(at)));
                 return format!("OK 0x{}", bytes.collect::<String>());
@@ -104,7 +106,9 @@ impl Machine {
     }
 
     fn store(&mut self, address: u64, bytes: &[u8]) {
-        (address..).zip(bytes).for_each(|(at, byte)| drop(self.memory.insert(at, *byte)));
+        (address..).zip(bytes).for_each(|(at, byte)| {
+            self.memory.insert(at, *byte);
+        });
     }
 }
 

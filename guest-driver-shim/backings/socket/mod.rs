@@ -333,4 +333,6 @@ impl Backing for Socket {
 }
 
 #[cfg(test)]
+mod stream_property;
+#[cfg(test)]
 mod tests;

@@ -12,18 +12,18 @@ use zerocopy::IntoBytes;
 const LOG_ENTRIES: u8 = 2;
 
 /// A queue pair whose completion queue has 4 entries, and the hardware's side of it.
-struct Rig {
-    device: Device,
+pub(super) struct Rig {
+    pub device: Device,
     state: Rc<RefCell<State>>,
     eqn: Eqn,
-    cqn: Cqn,
+    pub cqn: Cqn,
     qpn: Qpn,
     produced: u32,
     events: u32,
 }
 
 impl Rig {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let (mut device, state) = device();
         let eqn = device.create_event_queue(None, Some(1), LOG_ENTRIES).unwrap();
         let spec = CqSpec { cqn: Some(9), log_entries: LOG_ENTRIES, eqn: Some(eqn), doorbell_page: 3 };
@@ -46,7 +46,7 @@ impl Rig {
         Self { device, state, eqn, cqn, qpn, produced: 0, events: 0 }
     }
 
-    fn send(&mut self, wr_id: u64) {
+    pub fn send(&mut self, wr_id: u64) {
         let payload = Payload::Inline(b"8 bytes.");
         let (opcode, remote) = (WorkOpcode::SEND, None);
         let request = SendRequest {
@@ -62,12 +62,12 @@ impl Rig {
         self.device.post_send(self.qpn, &[request], DoorbellForm::Word).unwrap();
     }
 
-    fn receive(&mut self, wr_id: u64) {
+    pub fn receive(&mut self, wr_id: u64) {
         self.device.post_receive(self.qpn, &[ReceiveRequest { wr_id, elements: &[] }]).unwrap();
     }
 
     /// What the device does: the entry, its phase last.
-    fn complete(&mut self, cqe: Cqe) {
+    pub fn complete(&mut self, cqe: Cqe) {
         let phase = !(self.produced >> LOG_ENTRIES) & 1;
         let ring = self.device.completion_queues[&self.cqn].ring.iova;
         let at = ring + u64::from(self.produced % (1 << LOG_ENTRIES)) * 64;
