@@ -11,6 +11,8 @@ use std::time::Instant;
 /// What the requester's work request is called.
 const SEND_WR_ID: u64 = 0x5e4d;
 const RECEIVE_WR_ID: u64 = 0x4ecf;
+/// The most completions and events beyond the expected that are taken.
+const MOST_EXTRAS: usize = 256;
 
 /// Splits a message into elements of nearly equal length; an empty message has none.
 fn split(region: &MemoryRegion, length_bytes: u32, elements: u8) -> Vec<Sge> {
@@ -133,14 +135,19 @@ impl Side {
         self.verify_completion(&mut faults);
         let cqn = self.objects("verify")?.cqn;
         let mut one_more = [WorkCompletion::default()];
-        while self.device.poll(cqn, &mut one_more)? != 0 {
+        // Bounded: a device that never stops is a fault as well.
+        for _ in 0..MOST_EXTRAS {
+            if self.device.poll(cqn, &mut one_more)? == 0 {
+                break;
+            }
             let completion = one_more[0];
             if !self.is_flushed_receive(&completion) {
                 faults.push(format!("a completion that nobody asked for: {completion:?}"));
             }
             self.report.flushed.push(completion.into());
         }
-        while let Some(event) = self.device.poll_event(Device::ASYNC_EQN)? {
+        for _ in 0..MOST_EXTRAS {
+            let Some(event) = self.device.poll_event(Device::ASYNC_EQN)? else { break };
             self.report.other_events.push(EventReport::new(event, false));
         }
         let verdict = Verdict { faults };

@@ -69,6 +69,9 @@ impl Device {
                 return Ok((awaited, others));
             }
             others.push(awaited.event);
+            if start.elapsed() >= limit {
+                return self.timed_out(format!("the event of {cqn} among {} others", others.len()), limit);
+            }
         }
     }
 
