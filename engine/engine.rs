@@ -158,8 +158,8 @@ impl Engine {
         match awaited {
             Awaited::Fill { fill, waiters } => self.filled(host, fill, &waiters, bytes),
             Awaited::Command => self.command_arrived(host, bytes),
-            Awaited::Wqes { qpn, index, slots: _ } => self.wqes_arrived(host, qpn, index, bytes),
-            Awaited::ReceiveWqe { qpn, index } => self.receive_wqe_arrived(host, qpn, Some((index, bytes))),
+            Awaited::Wqes { qpn, index } => self.wqes_arrived(host, qpn, index, bytes),
+            Awaited::ReceiveWqe { qpn } => self.receive_wqe_arrived(host, qpn, Some(bytes)),
             Awaited::Gather(gathering) => self.gathered(host, *gathering, bytes),
             Awaited::Record { cqn } => self.record_arrived(host, cqn, bytes),
         }
@@ -180,7 +180,9 @@ impl Engine {
         let config = self.config.clone();
         let (counters, diagnostics) = (self.counters, std::mem::take(&mut self.diagnostics));
         let blocks = std::mem::take(&mut self.blocks);
-        let mut front_end = std::mem::replace(&mut self.front_end, Box::<Native>::default());
+        // A stand-in, for the moment in which the engine is taken apart.
+        let mut front_end: Box<dyn FrontEnd> = Box::new(Native::default());
+        std::mem::swap(&mut front_end, &mut self.front_end);
         front_end.reset();
         *self = Self { counters, diagnostics, blocks, ..Self::with_front_end(config, front_end) };
     }

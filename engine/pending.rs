@@ -5,7 +5,6 @@
 //! the item, not here.
 
 use crate::context::key::Refusal;
-use crate::context::queue_pair::QpState;
 use crate::context::translation::Owner;
 use crate::numbers::{Cqn, Eqn, Qpn};
 use crate::tx::gather::Gathering;
@@ -52,8 +51,8 @@ pub(crate) enum Fill {
 pub(crate) enum Awaited {
     Fill { fill: Fill, waiters: Vec<Waiter> },
     Command,
-    Wqes { qpn: Qpn, index: u16, slots: u16 },
-    ReceiveWqe { qpn: Qpn, index: u16 },
+    Wqes { qpn: Qpn, index: u16 },
+    ReceiveWqe { qpn: Qpn },
     Gather(Box<Gathering>),
     Record { cqn: Cqn },
 }
@@ -73,10 +72,6 @@ impl Pending {
 
     pub fn remove(&mut self, tag: DmaTag) -> Option<Awaited> {
         self.reads.remove(&tag)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.reads.is_empty()
     }
 
     /// Joins a fill that is in flight already.
@@ -159,9 +154,4 @@ impl Pending {
             .values()
             .any(|awaited| matches!(awaited, Awaited::Fill { fill: Fill::Line { owner, .. }, .. } if *owner == wanted))
     }
-}
-
-/// States in which a queue pair's work is only flushed.
-pub(crate) const fn flushes(state: QpState) -> bool {
-    matches!(state, QpState::Err)
 }

@@ -105,7 +105,6 @@ pub(crate) enum TransmitState {
 /// A receive work request that is in use.
 #[derive(Debug)]
 pub(crate) struct ReceiveWqe {
-    pub index: u16,
     pub list: Result<ScatterList, Diagnostic>,
 }
 

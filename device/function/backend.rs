@@ -3,11 +3,11 @@
 use super::RdmaFunction;
 use crate::vfio_user::device_tables::{CONFIG_REGION, MSIX_IRQ};
 use crate::vfio_user::{Backend, DmaMap, DmaUnmap, IrqRequest};
-use rustix::io::Errno;
 use rnic_abi::registers::{BAR_DOORBELLS, BAR_MSIX, BAR_REGISTERS};
 use rnic_engine::HostWrite;
 use rnic_pcie::dma_window::{Backing, Permissions};
 use rnic_pcie::{DmaFault, MessageId, Observed, write_combine};
+use rustix::io::Errno;
 use std::fs::File;
 use vfio_user::{DmaMapFlags, IrqInfo, ServerRegion};
 

@@ -114,7 +114,7 @@ impl Engine {
 /// Sets what the mask names.
 fn apply(context: &mut QpContext, change: &QpChange) {
     let given = |bit| change.mask & bit != 0;
-    let mut set_u8 = |bit, slot: &mut u8, value| {
+    let set_u8 = |bit, slot: &mut u8, value| {
         if given(bit) {
             *slot = value;
         }

@@ -25,7 +25,7 @@ pub struct Place {
 impl PageList {
     /// `None` where the fields are not a page list: shift, levels or alignment.
     pub fn new(root: u64, page_shift: u8, levels: u8) -> Option<Self> {
-        let aligned = levels == 0 || root % 64 == 0;
+        let aligned = levels == 0 || root.is_multiple_of(64);
         ((12..=30).contains(&page_shift) && levels <= 2 && aligned).then_some(Self { root, page_shift, levels })
     }
 

@@ -37,7 +37,7 @@ impl Engine {
             return Err(Stop::Blocked);
         }
         if read.is_err() {
-            self.keep_receive_wqe(qpn, index, None);
+            self.keep_receive_wqe(qpn, None);
         }
         Ok(())
     }
@@ -56,35 +56,35 @@ impl Engine {
         let mut bytes = [0; WQE_BYTES];
         match host.port.read(Origin::new(Class::RecvWqeFetch, cause), &pieces, &mut bytes[..length]) {
             Ok(Submitted::Ready) => {
-                self.keep_receive_wqe(qpn, index, Some(&bytes[..length]));
+                self.keep_receive_wqe(qpn, Some(&bytes[..length]));
                 Ok(())
             }
             Ok(Submitted::Pending(tag)) => {
                 if let Some(qp) = self.queue_pairs.get_mut(qpn) {
                     qp.receive_fetching = true;
                 }
-                self.pending.insert(tag, Awaited::ReceiveWqe { qpn, index });
+                self.pending.insert(tag, Awaited::ReceiveWqe { qpn });
                 Err(Stop::Blocked)
             }
             Err(_) => Err(FAULT),
         }
     }
 
-    fn keep_receive_wqe(&mut self, qpn: Qpn, index: u16, bytes: Option<&[u8]>) {
+    fn keep_receive_wqe(&mut self, qpn: Qpn, bytes: Option<&[u8]>) {
         let list = match bytes {
             Some(bytes) => self.front_end.decode_receive(bytes),
             None => Err(Diagnostic::ReceiveFetchFault),
         };
         if let Some(qp) = self.queue_pairs.get_mut(qpn) {
             qp.receive_fetching = false;
-            qp.receive_wqe = Some(ReceiveWqe { index, list });
+            qp.receive_wqe = Some(ReceiveWqe { list });
         }
     }
 
     /// A read that was in flight is back, or the translation that it waited for.
-    pub(crate) fn receive_wqe_arrived(&mut self, host: &mut Host, qpn: Qpn, arrived: Option<(u16, Option<&[u8]>)>) {
-        if let Some((index, bytes)) = arrived {
-            self.keep_receive_wqe(qpn, index, bytes);
+    pub(crate) fn receive_wqe_arrived(&mut self, host: &mut Host, qpn: Qpn, arrived: Option<Option<&[u8]>>) {
+        if let Some(bytes) = arrived {
+            self.keep_receive_wqe(qpn, bytes);
         }
         self.finish_arrived(host, qpn);
         self.resume_inbound(host, qpn);

@@ -28,6 +28,7 @@ pub(crate) struct Gathering {
 }
 
 impl Engine {
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn gather(
         &mut self,
         host: &mut Host,

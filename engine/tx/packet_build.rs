@@ -42,7 +42,7 @@ impl Engine {
         let in_message = segment.psn.compare(segment.first_psn) as u32 + 1;
         let bth = Bth {
             solicited_event: segment.last && work.solicited && solicits,
-            ack_req: segment.last || in_message % ACK_REQUEST_PACKETS == 0,
+            ack_req: segment.last || in_message.is_multiple_of(ACK_REQUEST_PACKETS),
             ..bth(segment.opcode, context, segment.psn)
         };
         let headers = self.headers(qpn, context, bth, extension)?;

@@ -60,7 +60,7 @@ impl Engine {
                 if let Some(qp) = self.queue_pairs.get_mut(qpn) {
                     qp.sq_fetching = true;
                 }
-                self.pending.insert(tag, Awaited::Wqes { qpn, index, slots });
+                self.pending.insert(tag, Awaited::Wqes { qpn, index });
                 Err(Stop::Blocked)
             }
             Err(_) => Err(Stop::Broken(Diagnostic::WqeFetchFault)),

@@ -118,7 +118,7 @@ fn create_eq(body: abi::CreateEq) -> Result<Command, CommandError> {
 
 fn create_cq(body: abi::CreateCq) -> Result<Command, CommandError> {
     must_be_zero(&[body.reserved0.into(), body.reserved1.get().into(), body.reserved2.get()])?;
-    if body.consumer_record.get() % 8 != 0 {
+    if !body.consumer_record.get().is_multiple_of(8) {
         return Err(CommandError::range(body.cqn.get()));
     }
     let eqn = body.eqn.get();

@@ -56,7 +56,7 @@ pub(super) fn decode(offset: u64, data: &[u8]) -> Result<Input, Diagnostic> {
 }
 
 fn in_line(at: u32) -> bool {
-    at % 8 == 0 && LINE_OFFSETS.contains(&(at & !(DOORBELL_LINE_BYTES - 1)))
+    at.is_multiple_of(8) && LINE_OFFSETS.contains(&(at & !(DOORBELL_LINE_BYTES - 1)))
 }
 
 fn decode_line(page: u32, at: u32, line: [u8; 64]) -> Result<Input, Diagnostic> {

@@ -113,7 +113,7 @@ impl Registers {
     }
 
     pub(super) fn command_rings(&self) -> Result<CommandRings, Diagnostic> {
-        let aligned = (self.command_ring | self.completion_ring) % 4096 == 0;
+        let aligned = (self.command_ring | self.completion_ring).is_multiple_of(4096);
         let present = self.command_ring != 0 && self.completion_ring != 0;
         if !aligned || !present || self.log_slots > u32::from(limits::MAX_LOG_COMMAND_SLOTS) {
             return Err(Diagnostic::CommandRingInvalid);

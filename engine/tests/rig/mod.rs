@@ -1,5 +1,5 @@
 //! Two adapters joined by a wire, each with host memory and a driver that speaks the interface byte by byte.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::wrong_self_convention)]
 
 pub mod port;
 
