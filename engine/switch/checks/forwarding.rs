@@ -150,6 +150,20 @@ fn room_tells_what_fits_and_more_is_dropped_and_counted() {
 }
 
 #[test]
+fn room_comes_back_as_frames_are_taken_however_small_the_ring() {
+    for ring_frames in [2, 4, 16] {
+        let (_, mut ports) = switch_with(SwitchConfig { ring_frames, ..SwitchConfig::default() }, 2);
+        for round in 0..3 {
+            while ports[0].room() > 0 {
+                ports[0].transmit(&mut frame_of(&ethernet(mac(1), mac(2), b"")), 0);
+            }
+            assert_eq!(received(&mut ports[1], 0).len(), ring_frames);
+            assert!(ports[0].room() > 0, "{ring_frames} frames, round {round}");
+        }
+    }
+}
+
+#[test]
 fn senders_take_turns() {
     let (_, mut ports) = switch_of(4);
     reaches(&mut ports, 0, &ethernet(mac(9), BROADCAST, b""), 0);
