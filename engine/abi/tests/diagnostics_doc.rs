@@ -1,0 +1,104 @@
+//! `docs/diagnostics.md` is made from the table of rules: `RNIC_WRITE_GOLDEN=1` writes it, otherwise it is compared.
+
+use rnic_abi::diagnostic::{RULES, Rule};
+use std::fmt::Write;
+
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+
+const INTRODUCTION: &str = "\
+# Diagnostics
+
+Every rule of the [hardware interface](hardware-abi.md) that a driver or a peer can break has a number. The device never
+refuses in silence; depending on what broke the rule, its number stands in
+
+| place | who reads it |
+|---|---|
+| `CompletionHeader.diagnostic` of a refused command | the driver, in its command path |
+| `Cqe.vendor_err` of a failed work request | the application, in its completion |
+| `Eqe.data` of an asynchronous event | the driver, in its event handler |
+| the registers `REG_LAST_DIAGNOSTIC` and `REG_LAST_DIAGNOSTIC_OBJECT` | a driver author, at a prompt |
+| the adapter's stream of diagnostics, with time, object and offending value | tools beside the device |
+
+Numbers never change their meaning. A driver prints the number and, if it likes, the sentence: the C header
+`guest-driver-shim/include/rnic_abi.h` has them as `RNIC_DIAGNOSTICS(X)`.
+
+This file is generated; `RNIC_WRITE_GOLDEN=1 cargo test -p rnic-abi --test diagnostics_doc` writes it.
+";
+
+/// Rules by the hundred.
+const GROUPS: &[(u32, &str)] = &[
+    (100, "The device and its registers"),
+    (200, "Doorbells"),
+    (300, "Commands"),
+    (400, "Work requests, keys and memory"),
+    (500, "Messages, completions and events"),
+];
+
+fn document() -> String {
+    let mut text = String::from(INTRODUCTION);
+    for (first, title) in GROUPS {
+        let _ =
+            write!(text, "\n## {title}\n\n| number | name | rule | section | usual cause |\n|---|---|---|---|---|\n");
+        RULES.iter().filter(|rule| rule.number / 100 == first / 100).for_each(|rule| row(&mut text, rule));
+    }
+    text
+}
+
+fn row(text: &mut String, rule: &Rule) {
+    let Rule { number, name, sentence, section, usual_cause } = rule;
+    let _ = writeln!(
+        text,
+        "| {number} | `{name}` | {sentence} | [{section}](hardware-abi.md#{}) | {usual_cause} |",
+        anchor(section)
+    );
+}
+
+/// The anchor that Markdown renderers give a heading of plain words.
+fn anchor(heading: &str) -> String {
+    heading.to_lowercase().replace(' ', "-")
+}
+
+#[test]
+fn the_document_is_the_table_of_rules() {
+    let path = format!("{DOCS}/diagnostics.md");
+    let now = document();
+    if std::env::var_os("RNIC_WRITE_GOLDEN").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == now, "{path} is not what the rules say: run this test with RNIC_WRITE_GOLDEN=1");
+}
+
+#[test]
+fn every_rule_is_in_a_group() {
+    for rule in RULES {
+        assert!(GROUPS.iter().any(|(first, _)| rule.number / 100 == first / 100), "{} {}", rule.number, rule.name);
+        let cells = [rule.sentence, rule.section, rule.usual_cause];
+        assert!(cells.iter().all(|cell| !cell.contains('|') && !cell.is_empty()), "{} {}", rule.number, rule.name);
+    }
+}
+
+/// The section that a rule names is a heading of the datasheet, and the datasheet explains rules that exist.
+#[test]
+fn every_rule_leads_to_a_section_of_the_datasheet() {
+    let datasheet = std::fs::read_to_string(format!("{DOCS}/hardware-abi.md")).unwrap();
+    let headings: Vec<&str> =
+        datasheet.lines().filter_map(|line| Some(line.strip_prefix('#')?.trim_start_matches('#').trim())).collect();
+    for rule in RULES {
+        assert!(headings.contains(&rule.section), "{} {}: no section {:?}", rule.number, rule.name, rule.section);
+    }
+    let mut seen = 0;
+    for (number, name) in datasheet.split('`').filter_map(number_and_name) {
+        let rule = rnic_abi::diagnostic::rule(number).unwrap_or_else(|| panic!("the datasheet names rule {number}"));
+        assert_eq!(rule.name, name, "the datasheet's name of rule {number}");
+        seen += 1;
+    }
+    assert!(seen > RULES.len() / 2, "the datasheet names {seen} rules only");
+}
+
+/// The datasheet names a rule as `205 DoorbellState`, in code marks.
+fn number_and_name(code: &str) -> Option<(u32, &str)> {
+    let (number, name) = code.split_once(' ')?;
+    let is_name = name.len() > 3 && name.chars().all(char::is_alphanumeric) && name.starts_with(char::is_uppercase);
+    (number.len() == 3 && is_name).then_some((number.parse().ok()?, name))
+}
