@@ -1,0 +1,193 @@
+//! What the documents say of the engine, against the engine: the story's blocks, the transitions of a queue pair, the
+//! examples in hex.
+
+mod rig;
+
+use rig::{Fabric, Request, VIRTUAL};
+use rnic_abi::WorkOpcode;
+use rnic_abi::doorbell::{DB_CQ_ARM, DB_EQ_UPDATE, cq_arm, eq_update};
+use rnic_engine::command::transitions::RC_TRANSITIONS;
+use rnic_engine::front_end::native::Native;
+use rnic_engine::front_end::{
+    Body, Completion, CompletionKind, Element, EventRecord, Expected, FrontEnd, Operation, SendWork, Status,
+};
+use rnic_engine::numbers::{Key, Qpn};
+use rnic_engine::{Block, EngineConfig};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+fn document(name: &str) -> String {
+    std::fs::read_to_string(format!("{ROOT}/docs/{name}")).unwrap()
+}
+
+/// The rows of the table with these columns, code marks taken off.
+fn rows(text: &str, columns: &str) -> Vec<Vec<String>> {
+    let mut lines = text.lines().skip_while(|line| *line != columns).skip(2);
+    let cells = |line: &str| {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('`').to_owned()).collect::<Vec<_>>()
+    };
+    let rows: Vec<_> = lines.by_ref().take_while(|line| line.starts_with('|')).map(cells).collect();
+    assert!(!rows.is_empty(), "no table {columns}");
+    rows
+}
+
+/// The blocks that one armed WRITE with immediate touches on each machine.
+fn touched() -> [BTreeSet<Block>; 2] {
+    let mut fabric = Fabric::new(EngineConfig::default(), 5);
+    fabric.b.ring(DB_EQ_UPDATE, eq_update(0, 0, true));
+    fabric.b.ring(DB_CQ_ARM, cq_arm(3, 0, 1, false));
+    fabric.b.post_receive(VIRTUAL, 0, 0x100);
+    fabric.a.engine.watch_blocks(true);
+    fabric.b.engine.watch_blocks(true);
+    fabric.a.send(&Request::new(WorkOpcode::WRITE_IMM, 4096));
+    fabric.run();
+    [&fabric.a, &fabric.b].map(|host| host.engine.block_touches().iter().map(|touch| touch.block).collect())
+}
+
+#[test]
+fn the_blocks_are_where_and_on_whom_the_architecture_says() {
+    let told = rows(&document("architecture.md"), "| block | module | requester | responder |");
+    let [requester, responder] = touched();
+    let works = |on: &BTreeSet<Block>, block| if on.contains(&block) { "works" } else { "" }.to_owned();
+    let made: Vec<Vec<String>> = Block::ALL
+        .iter()
+        .map(|(block, name, module)| {
+            assert!(Path::new(ROOT).join(module).is_file(), "{name}: no file {module}");
+            vec![(*name).to_owned(), (*module).to_owned(), works(&requester, *block), works(&responder, *block)]
+        })
+        .collect();
+    assert_eq!(told, made);
+    let both = made.iter().filter(|row| row[2] == "works" && row[3] == "works").count();
+    assert_eq!(both, 9, "blocks that work on both machines");
+}
+
+fn attributes(cell: &str) -> u32 {
+    let value = |name: &str| {
+        let wanted = format!("ATTR_{name}");
+        let found = rnic_abi::constants().find(|constant| constant.name == wanted);
+        found.unwrap_or_else(|| panic!("no attribute {name}")).value as u32
+    };
+    cell.split(", ").filter(|name| !name.is_empty()).map(value).fold(0, |mask, bit| mask | bit)
+}
+
+#[test]
+fn the_transitions_are_those_of_the_datasheet() {
+    let mut told = rows(&document("hardware-abi.md"), "| from | to | required | optional |");
+    // The last two rows are the steps to RESET and ERR, which every state has.
+    let last = told.split_off(told.len() - 2);
+    assert_eq!((last[0][..2].concat(), last[1][..2].concat()), ("anyRESET".into(), "any but RESETERR".into()));
+    let told: Vec<_> =
+        told.iter().map(|row| (row[0].clone(), row[1].clone(), attributes(&row[2]), attributes(&row[3]))).collect();
+    let name = |state| format!("{state:?}").to_uppercase();
+    let made: Vec<_> =
+        RC_TRANSITIONS.iter().map(|step| (name(step.from), name(step.to), step.required, step.optional)).collect();
+    assert_eq!(told, made);
+}
+
+/// The blocks of hex of the datasheet by their captions: lines `offset: bytes  meaning`.
+fn examples() -> BTreeMap<String, Vec<u8>> {
+    let text = document("hardware-abi.md");
+    let mut lines = text.lines();
+    let mut examples = BTreeMap::new();
+    while let Some(line) = lines.next() {
+        let Some((name, _)) = line.strip_prefix("**Example `").and_then(|rest| rest.split_once("`**")) else {
+            continue;
+        };
+        let block = lines.by_ref().skip_while(|line| !line.starts_with("```")).skip(1);
+        let mut bytes = Vec::new();
+        for line in block.take_while(|line| !line.starts_with("```")) {
+            let (offset, rest) = line.split_once(": ").unwrap_or_else(|| panic!("{name}: {line}"));
+            assert_eq!(usize::from_str_radix(offset, 16), Ok(bytes.len()), "{name}: {line}");
+            let hex = rest.split("  ").next().unwrap_or_default();
+            bytes.extend(hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).expect(line)));
+        }
+        assert!(examples.insert(name.to_owned(), bytes).is_none(), "{name} is there twice");
+    }
+    examples
+}
+
+fn elements(list: &[(u64, u32, u32)]) -> Vec<Element> {
+    list.iter().map(|&(address, length_bytes, key)| Element { address, length_bytes, key: Key(key) }).collect()
+}
+
+/// What the datasheet says of each of its send work requests: slot, and what it asks for.
+fn send_examples() -> Vec<(&'static str, u16, SendWork)> {
+    let plain = SendWork {
+        operation: Operation::Send,
+        signaled: true,
+        solicited: false,
+        fence: false,
+        immediate: 0,
+        remote_address: 0,
+        rkey: Key(0),
+        length_bytes: 0,
+        slots: 1,
+        body: Body::Gather(Default::default()),
+    };
+    let gather = |list: &[(u64, u32, u32)]| Body::Gather(elements(list).into_iter().collect());
+    let write = SendWork { remote_address: 0x7f00_0008_0000, rkey: Key(0x2200), ..plain.clone() };
+    let four: Vec<_> = (0..4).map(|page| (0x7f00_0000_0000 + page * 0x1000, 256, 0x1100)).collect();
+    vec![
+        (
+            "WRITE_IMM of 4096 bytes",
+            0,
+            SendWork {
+                operation: Operation::WriteImm,
+                immediate: 0x2a,
+                length_bytes: 4096,
+                body: gather(&[(0x7f00_0000_0000, 4096, 0x1100)]),
+                ..write.clone()
+            },
+        ),
+        (
+            "SEND of 5 inline bytes",
+            1,
+            SendWork { length_bytes: 5, body: Body::Inline(b"hello".iter().copied().collect()), ..plain.clone() },
+        ),
+        ("WRITE of no bytes", 2, SendWork { operation: Operation::Write, signaled: false, ..write }),
+        ("SEND of four elements", 3, SendWork { length_bytes: 1024, slots: 2, body: gather(&four), ..plain }),
+    ]
+}
+
+#[test]
+fn the_examples_are_what_the_codecs_read_and_write() {
+    let mut examples = examples();
+    let native = Native::default();
+    let mut take = |name: &str| examples.remove(name).unwrap_or_else(|| panic!("no example {name}"));
+    for (name, slot_index, work) in send_examples() {
+        let bytes = take(name);
+        let expected = Expected { qpn: Qpn(0x11), slot_index, available_slots: work.slots };
+        assert_eq!((native.send_slots(&bytes), bytes.len()), (work.slots, usize::from(work.slots) * 64), "{name}");
+        assert_eq!(native.decode_send(expected, &bytes), Ok(work), "{name}");
+    }
+    let receive = native.decode_receive(&take("receive of 8192 bytes")).unwrap();
+    assert_eq!(receive[..], elements(&[(0x7f00_0008_0000, 8192, 0x2200)])[..]);
+
+    let sent = Completion {
+        qpn: Qpn(0x11),
+        wqe_index: 0,
+        kind: CompletionKind::Sent(Operation::WriteImm),
+        status: Status::Success,
+        length_bytes: 4096,
+        source_qpn: Qpn(0x11),
+        solicited: false,
+        diagnostic: None,
+    };
+    let kind = CompletionKind::Received { immediate: Some(0x2a), by_write: true };
+    let diagnostic = Some(rnic_abi::Diagnostic::RemoteAccessError);
+    for (name, completion) in [
+        ("send completion", sent),
+        ("receive completion", Completion { qpn: Qpn(0x12), kind, ..sent }),
+        ("refused completion", Completion { status: Status::RemoteAccess, diagnostic, ..sent }),
+    ] {
+        let mut entry = [0; 64];
+        native.encode_completion(&completion, 1_000_000, true, &mut entry);
+        assert_eq!(take(name), entry, "{name}");
+    }
+    let mut entry = [0; 16];
+    native.encode_event(&EventRecord::Completion { cqn: 3, consumer: 0 }, true, &mut entry);
+    assert_eq!(take("completion event"), entry);
+    assert!(examples.is_empty(), "examples that nobody checks: {:?}", examples.keys());
+}
