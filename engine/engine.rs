@@ -1,47 +1,28 @@
 //! The engine's state, its inputs and its outputs.
 
-use crate::blocks::{BlockLog, BlockTouch};
+use crate::blocks::BlockLog;
 use crate::command::CommandQueue;
 use crate::config::EngineConfig;
 use crate::congestion::rate_limiter::RateLimiterTable;
 use crate::context::Contexts;
-use crate::context::queue_pair::QpState;
 use crate::counters::Counters;
 use crate::diagnostics::{DiagnosticRecord, Diagnostics};
 use crate::front_end::native::Native;
-use crate::front_end::{EventRecord, FrontEnd, Input, RegisterView};
+use crate::front_end::{FrontEnd, Status};
 use crate::host::Host;
+use crate::numbered::Numbered;
 use crate::numbers::Qpn;
-use crate::pending::{Awaited, Pending, Stop, Waiter};
-use crate::queues::{ArmRequest, CompletionQueue, EventQueue, Numbered, QueuePair, WqePool};
+use crate::pending::{Awaited, Pending, Waiter};
+use crate::queues::{CompletionQueue, EventQueue, QueuePair, TransmitState};
 use crate::reliability::timer::TimerTable;
-use crate::tx::gather::Gathering;
+use crate::wqe_pool::WqePool;
 use rnic_abi::Diagnostic;
-use rnic_pcie::{Cause, Class, DmaFault, DmaPort, DmaTag, HostAccess, Observed, Origin};
+use rnic_pcie::{DmaFault, DmaPort, DmaTag};
 use rnic_wire::Frame;
 use std::collections::VecDeque;
 
 /// Completions that wait for a read: beyond this the engine takes no more frames.
 const WAITING_COMPLETIONS: usize = 4096;
-
-/// A write by the host to a BAR, after write combining.
-#[derive(Clone, Copy, Debug)]
-pub struct HostWrite<'a> {
-    pub bar: u8,
-    pub offset: u64,
-    pub data: &'a [u8],
-    /// How it was seen to arrive.
-    pub observed: Observed,
-    /// Part of a 64-byte line that did not arrive whole.
-    pub torn: bool,
-}
-
-impl HostWrite<'_> {
-    pub(crate) fn count(&self, host: &mut Host, origin: Origin) {
-        let access = HostAccess::Write { address: self.offset, bytes: self.data.len() as u32 };
-        host.port.count(origin, self.bar, access, self.observed);
-    }
-}
 
 /// One adapter.
 #[derive(Debug)]
@@ -61,9 +42,10 @@ pub struct Engine {
     pub(crate) pending: Pending,
     pub(crate) ready: VecDeque<Qpn>,
     pub(crate) responses: VecDeque<Qpn>,
-    pub(crate) staged: VecDeque<Gathering>,
+    /// Queue pairs whose packet's payload has come late and waits to leave.
+    pub(crate) staged: VecDeque<Qpn>,
     /// Queue pairs that go to the error state when the present step is done.
-    pub(crate) doomed: Vec<(Qpn, Diagnostic)>,
+    pub(crate) doomed: Vec<(Qpn, Diagnostic, Option<Status>)>,
     pub(crate) parked_frames: usize,
     pub(crate) waiting_completions: usize,
     pub(crate) timers: TimerTable,
@@ -110,31 +92,6 @@ impl Engine {
 
     // Inputs.
 
-    /// A posted write by the host.
-    pub fn handle_write(&mut self, now_ns: u64, port: &mut dyn DmaPort, access: &HostWrite) {
-        let host = &mut Host { port, now_ns };
-        let view = self.register_view(now_ns);
-        match self.front_end.write(access.bar, access.offset, access.data, &view) {
-            Ok(input) => self.handle_input(host, access, input),
-            Err(diagnostic) => {
-                access.count(host, Origin::new(Class::RegisterWrite, Cause::Maintenance));
-                self.diagnose(now_ns, diagnostic, access.offset as u32, access.data.len() as u64);
-            }
-        }
-        self.settle(host);
-    }
-
-    /// A read by the host. What does not exist reads as zero.
-    pub fn handle_read(&mut self, now_ns: u64, port: &mut dyn DmaPort, bar: u8, offset: u64, data: &mut [u8]) {
-        let bytes = data.len() as u32;
-        let origin = Origin::new(Class::RegisterRead, Cause::Maintenance);
-        port.count(origin, bar, HostAccess::Read { address: offset, bytes }, Observed { messages: 1, bytes });
-        let view = self.register_view(now_ns);
-        if let Err(diagnostic) = self.front_end.read(bar, offset, data, &view) {
-            self.diagnose(now_ns, diagnostic, offset as u32, bytes.into());
-        }
-    }
-
     /// A frame from the port. Its buffer comes back empty or used, whichever the engine has.
     pub fn handle_frame(&mut self, now_ns: u64, port: &mut dyn DmaPort, frame: &mut Frame) {
         let host = &mut Host { port, now_ns };
@@ -158,9 +115,9 @@ impl Engine {
         match awaited {
             Awaited::Fill { fill, waiters } => self.filled(host, fill, &waiters, bytes),
             Awaited::Command => self.command_arrived(host, bytes),
-            Awaited::Wqes { qpn, index } => self.wqes_arrived(host, qpn, index, bytes),
-            Awaited::ReceiveWqe { qpn } => self.receive_wqe_arrived(host, qpn, Some(bytes)),
-            Awaited::Gather(gathering) => self.gathered(host, *gathering, bytes),
+            Awaited::Wqes { qpn, index, slots } => self.wqes_arrived(host, qpn, index, slots, bytes),
+            Awaited::ReceiveWqe { qpn, index } => self.receive_wqe_arrived(host, qpn, Some((index, bytes))),
+            Awaited::Gather(gathering) => self.gathered(host, gathering, bytes),
             Awaited::Record { cqn } => self.record_arrived(host, cqn, bytes),
         }
         // A command may have waited for reads to come home.
@@ -177,14 +134,14 @@ impl Engine {
 
     /// Back to the state after power-on: nothing is written any more, late answers find nobody.
     pub fn handle_reset(&mut self) {
-        let config = self.config.clone();
-        let (counters, diagnostics) = (self.counters, std::mem::take(&mut self.diagnostics));
-        let blocks = std::mem::take(&mut self.blocks);
-        // A stand-in, for the moment in which the engine is taken apart.
-        let mut front_end: Box<dyn FrontEnd> = Box::new(Native::default());
-        std::mem::swap(&mut front_end, &mut self.front_end);
-        front_end.reset();
-        *self = Self { counters, diagnostics, blocks, ..Self::with_front_end(config, front_end) };
+        let mut fresh = Self::new(self.config.clone());
+        std::mem::swap(&mut fresh.front_end, &mut self.front_end);
+        fresh.front_end.reset();
+        fresh.link_up = self.link_up;
+        fresh.counters = self.counters;
+        std::mem::swap(&mut fresh.diagnostics, &mut self.diagnostics);
+        std::mem::swap(&mut fresh.blocks, &mut self.blocks);
+        *self = fresh;
     }
 
     /// The port's link came up or went down.
@@ -222,130 +179,20 @@ impl Engine {
         !(self.ready.is_empty() && self.responses.is_empty() && self.staged.is_empty())
     }
 
-    // Views.
-
-    pub fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    pub fn config(&self) -> &EngineConfig {
-        &self.config
-    }
-
-    /// The driver's mark register.
-    pub fn mark(&self) -> u64 {
-        self.front_end.mark()
-    }
-
-    pub fn is_enabled(&self) -> bool {
-        self.enabled
-    }
-
-    /// Starts or stops the record of touched blocks; starting empties it.
-    pub fn watch_blocks(&mut self, on: bool) {
-        self.blocks.watch(on);
-    }
-
-    pub fn block_touches(&self) -> &[BlockTouch] {
-        self.blocks.touches()
-    }
-
-    /// The addresses that the port answers to.
-    pub fn owns_gid(&self, gid: &[u8; 16]) -> bool {
-        self.contexts.gids.iter().any(|entry| entry.gid == *gid)
-    }
-
-    /// Queue pairs, completion queues, event queues and keys that exist.
-    pub fn object_counts(&self) -> [usize; 4] {
-        let keys = self.keys_present.iter().map(|word| word.count_ones() as usize).sum();
-        [self.queue_pairs.len(), self.completion_queues.len(), self.event_queues.len(), keys]
-    }
-
-    /// A queue pair's state.
-    pub fn queue_pair_state(&self, qpn: u32) -> Option<QpState> {
-        self.queue_pairs.get(Qpn(qpn)).map(|qp| qp.state)
-    }
-
-    /// Holds a queue pair to a rate in bytes per second, or lets it go.
-    pub fn set_rate_limit(&mut self, qpn: u32, bytes_per_second: Option<u64>) {
-        self.rate_limits.set(Qpn(qpn), bytes_per_second);
-    }
-
     // Inside.
-
-    fn register_view(&self, now_ns: u64) -> RegisterView {
-        let last = self.diagnostics.last;
-        RegisterView {
-            now_ns,
-            enabled: self.enabled,
-            fatal: self.fatal,
-            link_up: self.link_up,
-            mac: self.config.mac,
-            doorbell_pages: self.config.doorbell_pages,
-            vectors: self.config.vectors.into(),
-            port_mtu_bytes: 4096,
-            last_diagnostic: last.map_or(0, |(diagnostic, _)| diagnostic.number()),
-            last_object: last.map_or(0, |(_, object)| object),
-        }
-    }
-
-    fn handle_input(&mut self, host: &mut Host, access: &HostWrite, input: Input) {
-        let register = Origin::new(Class::RegisterWrite, Cause::Maintenance);
-        if !self.enabled && access.bar == rnic_abi::registers::BAR_DOORBELLS {
-            access.count(host, register);
-            return self.diagnose(host.now_ns, Diagnostic::DeviceDisabled, access.offset as u32, 0);
-        }
-        match input {
-            Input::Send { page, qpn, producer, form } => self.send_doorbell(host, access, page, qpn, producer, form),
-            Input::Receive { page, qpn, producer } => self.receive_doorbell(host, access, page, qpn, producer),
-            Input::ArmCq { page, cqn, consumer, sequence, solicited_only } => {
-                let request = ArmRequest { consumer, sequence, solicited_only };
-                self.arm_doorbell(host, access, page, cqn, request);
-            }
-            Input::UpdateEq { page, eqn, consumer, arm } => self.update_eq(host, access, page, eqn, consumer, arm),
-            Input::Commands { producer } => {
-                access.count(host, register);
-                self.command_doorbell(host, producer);
-            }
-            Input::Enable => {
-                access.count(host, register);
-                self.enable(host);
-            }
-            Input::Disable => {
-                access.count(host, register);
-                self.handle_reset();
-            }
-            Input::Register => {
-                access.count(host, register);
-                if access.offset == u64::from(rnic_abi::registers::REG_LAST_DIAGNOSTIC) && access.bar == 0 {
-                    self.diagnostics.last = None;
-                }
-            }
-        }
-    }
-
-    fn enable(&mut self, host: &mut Host) {
-        match self.front_end.command_rings() {
-            Ok(rings) => {
-                self.commands = CommandQueue::new(rings);
-                self.enabled = true;
-            }
-            Err(diagnostic) => self.diagnose(host.now_ns, diagnostic, 0, 0),
-        }
-    }
 
     /// Runs again what waited for a fill.
     pub(crate) fn resume(&mut self, host: &mut Host, waiter: Waiter) {
         match waiter {
             Waiter::Transmit(qpn) => {
-                if let Some(qp) = self.queue_pairs.get_mut(qpn)
-                    && qp.transmit == crate::queues::TransmitState::Blocked
-                {
-                    qp.transmit = crate::queues::TransmitState::Idle;
+                let qp = self.queue_pairs.get_mut(qpn);
+                if let Some(qp) = qp.filter(|qp| qp.transmit == TransmitState::Blocked) {
+                    qp.transmit = TransmitState::Idle;
                     self.schedule(qpn);
                 }
             }
             Waiter::WqeFetch(qpn) => self.fetch_work(host, qpn),
+            Waiter::Staged(qpn) => self.restage(qpn),
             Waiter::Respond(qpn) => self.requeue_response(qpn),
             Waiter::Timeout(qpn) => self.retry_timer_expired(host, qpn),
             Waiter::Inbound(qpn) => self.resume_inbound(host, qpn),
@@ -356,22 +203,13 @@ impl Engine {
         }
     }
 
-    /// The end of every step: queue pairs whose completion queue has failed go to the error state.
-    fn settle(&mut self, host: &mut Host) {
-        while let Some((qpn, diagnostic)) = self.doomed.pop() {
-            if self.queue_pairs.get(qpn).is_none_or(|qp| qp.state == QpState::Err || qp.state == QpState::Reset) {
-                continue;
-            }
-            match self.load_qp(host, qpn, Cause::Maintenance, Waiter::Timeout(qpn)) {
-                Ok(mut context) => {
-                    let event = EventRecord::QpFatal { qpn: qpn.0, diagnostic };
-                    self.enter_error(host, qpn, &mut context, event);
-                    self.store_qp(host, qpn, context);
-                }
-                Err(stop) => {
-                    let stop = if stop == Stop::Blocked { Stop::Broken(diagnostic) } else { stop };
-                    self.queue_pair_broken(host, qpn, stop);
-                }
+    /// The end of every step: queue pairs that are lost end, and room in the pool goes to who waited for it.
+    pub(crate) fn settle(&mut self, host: &mut Host) {
+        loop {
+            self.end_doomed(host);
+            self.feed_starved(host);
+            if self.doomed.is_empty() {
+                return;
             }
         }
     }

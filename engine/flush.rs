@@ -1,25 +1,36 @@
 //! The error state: what fails, what is flushed, in which order.
 //!
 //! The failing work request completes with its status, then everything behind it with FLUSH_ERR, sends and
-//! receives each in their order.
+//! receives each in their order. Nothing here needs the queue pair's context, so that a queue pair whose context
+//! is lost ends like any other. A batch is flushed in a step; a timer that is due at once brings the next.
 
 use crate::context::queue_pair::{QpContext, QpState};
 use crate::engine::Engine;
 use crate::front_end::{Completion, CompletionKind, EventRecord, Status};
 use crate::host::Host;
-use crate::numbers::Qpn;
+use crate::numbers::{Cqn, Qpn};
 use crate::pending::Stop;
+use crate::queues::Arrived;
+use crate::reliability::timer::Timer;
+use crate::wqe_pool::WqeId;
 use rnic_abi::Diagnostic;
 use rnic_pcie::Cause;
+
+/// Completions of one queue pair that are flushed in one step.
+const BATCH: usize = 256;
 
 impl Engine {
     /// Fires a failure that waited until its message is the oldest.
     pub(crate) fn fail_if_oldest(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext) {
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
         let Some(failing) = qp.failing else { return };
-        let oldest = if failing.begun { qp.replay.len() == 1 } else { qp.replay.is_empty() };
-        if oldest {
+        if context.requester.unacked_psn.is_after(failing.psn) {
+            // A resend that could not be built was not needed: the peer had the packet.
             qp.failing = None;
+            return;
+        }
+        let oldest = qp.replay.front().map(|entry| entry.wqe).or_else(|| qp.waiting.front().copied());
+        if oldest == Some(failing.wqe) {
             self.fail_oldest(host, qpn, context, failing.status, failing.diagnostic);
         }
     }
@@ -33,141 +44,145 @@ impl Engine {
         status: Status,
         diagnostic: Diagnostic,
     ) {
-        let oldest = self.queue_pairs.get_mut(qpn).and_then(|qp| {
-            let begun = qp.replay.pop_front().map(|entry| entry.wqe);
-            begun.or_else(|| qp.waiting.pop_front())
-        });
-        self.diagnose(host.now_ns, diagnostic, qpn.0, context.requester.unacked_psn.get().into());
-        if let Some(wqe) = oldest {
-            self.complete_send(host, qpn, context, wqe, status, Some(diagnostic));
+        if let Some(wqe) = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.pop_oldest()) {
+            self.complete_send(host, qpn, wqe, status, Some(diagnostic));
         }
         self.enter_error(host, qpn, context, EventRecord::QpFatal { qpn: qpn.0, diagnostic });
     }
 
     /// To the error state, with its event and everything flushed.
     pub(crate) fn enter_error(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext, event: EventRecord) {
-        if context.state == QpState::Err {
-            return;
-        }
-        self.set_error(host, qpn, context);
-        self.async_event(host, qpn, event, Cause::Maintenance);
-    }
-
-    /// The error state without an event: the driver asked for it.
-    pub(crate) fn set_error(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext) {
         context.state = QpState::Err;
-        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
-            qp.state = QpState::Err;
-            qp.quiesce_transmit();
-            qp.failing = None;
-        }
-        self.flush_sends(host, qpn, context);
-        self.flush_receives(host, qpn, context);
-        // What was rung and not read is read now, to be flushed in its turn.
-        self.fetch_work(host, qpn);
-        self.schedule(qpn);
-    }
-
-    /// Completes everything fetched as flushed, in order.
-    pub(crate) fn flush_sends(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext) {
-        loop {
-            let next = self.queue_pairs.get_mut(qpn).and_then(|qp| {
-                let begun = qp.replay.pop_front().map(|entry| entry.wqe);
-                begun.or_else(|| qp.waiting.pop_front())
-            });
-            let Some(wqe) = next else { return };
-            self.complete_send(host, qpn, context, wqe, Status::Flushed, Some(Diagnostic::Flushed));
+        if self.stop_queue_pair(host, qpn) {
+            self.async_event(host, event, Cause::Maintenance);
         }
     }
 
-    /// Completes every posted receive as flushed. Their work requests need not be read.
-    pub(crate) fn flush_receives(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext) {
-        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
-        let producer = qp.rq_producer;
-        if qp.arrived.is_empty() {
-            qp.receive_wqe = None;
+    /// The error state without an event: the driver asked for it. False when it was in it already.
+    pub(crate) fn stop_queue_pair(&mut self, host: &mut Host, qpn: Qpn) -> bool {
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return false };
+        if qp.state == QpState::Err {
+            return false;
         }
-        while context.responder.rq_consumer != producer {
-            let index = context.responder.rq_consumer;
-            context.responder.rq_consumer = index.wrapping_add(1);
-            self.receive_completion(host, qpn, context, index, Status::Flushed, Diagnostic::Flushed);
-        }
+        qp.state = QpState::Err;
+        qp.recall_transmit();
+        qp.deadlines.stop_all();
+        qp.failing = None;
+        self.flush(host, qpn);
+        true
     }
 
-    /// A receive that ends without a message, behind those whose messages have arrived.
-    pub(crate) fn receive_completion(
-        &mut self,
-        host: &mut Host,
-        qpn: Qpn,
-        context: &QpContext,
-        index: u16,
-        status: Status,
-        diagnostic: Diagnostic,
-    ) {
-        let completion = Completion {
-            qpn,
-            wqe_index: index,
-            kind: CompletionKind::Received { immediate: None, by_write: false },
-            status,
-            length_bytes: 0,
-            source_qpn: context.dest_qpn,
-            solicited: false,
-            diagnostic: Some(diagnostic),
-        };
-        let cause = Cause::Receive { qpn_or_srqn: qpn.0, index };
-        match self.queue_pairs.get_mut(qpn) {
-            Some(qp) if !qp.arrived.is_empty() => {
-                qp.arrived.push_back(crate::queues::Arrived { completion, cause, waits_for_wqe: false });
-            }
-            _ => self.complete(host, context.receive_cqn, completion, cause),
-        }
-    }
-
-    /// A completion of the send queue.
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn send_completion(
-        &mut self,
-        host: &mut Host,
-        qpn: Qpn,
-        context: &QpContext,
-        index: u16,
-        kind: CompletionKind,
-        status: Status,
-        length_bytes: u32,
-        diagnostic: Option<Diagnostic>,
-    ) {
-        let completion = Completion {
-            qpn,
-            wqe_index: index,
-            kind,
-            status,
-            length_bytes,
-            source_qpn: qpn,
-            solicited: false,
-            diagnostic,
-        };
-        let cause = Cause::Send { qpn: qpn.0, index, count: 1, attempt: 0 };
-        self.complete(host, context.send_cqn, completion, cause);
-    }
-
-    /// A queue pair whose context is lost cannot go on: it leaves the scheduler, and its driver is told.
+    /// A queue pair whose context is lost cannot go on: its oldest send fails, and its driver is told.
     pub(crate) fn queue_pair_broken(&mut self, host: &mut Host, qpn: Qpn, stop: Stop) {
         let diagnostic = match stop {
             Stop::Broken(diagnostic) => diagnostic,
             Stop::Blocked | Stop::Refused(_) => Diagnostic::ContextFault,
         };
         self.diagnose(host.now_ns, diagnostic, qpn.0, 0);
-        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
-        qp.state = QpState::Err;
-        qp.quiesce_transmit();
-        let frames = qp.inbound.len();
-        qp.inbound.clear();
-        qp.inbound_blocked = false;
-        let unfinished: Vec<_> = qp.drain_work().collect();
-        self.parked_frames -= frames;
-        for wqe in unfinished {
-            self.wqes.remove(wqe);
+        self.doom(qpn, diagnostic, Some(Status::General));
+    }
+
+    /// To the error state at the end of the step, the oldest send with a status of its own if there is one.
+    pub(crate) fn doom(&mut self, qpn: Qpn, diagnostic: Diagnostic, status: Option<Status>) {
+        if self.queue_pairs.get(qpn).is_some_and(|qp| !matches!(qp.state, QpState::Err | QpState::Reset)) {
+            self.doomed.push((qpn, diagnostic, status));
         }
-        self.async_event(host, qpn, EventRecord::QpFatal { qpn: qpn.0, diagnostic }, Cause::Maintenance);
+    }
+
+    pub(crate) fn end_doomed(&mut self, host: &mut Host) {
+        while let Some((qpn, diagnostic, status)) = self.doomed.pop() {
+            let Some(qp) = self.queue_pairs.get_mut(qpn) else { continue };
+            if matches!(qp.state, QpState::Err | QpState::Reset) {
+                continue;
+            }
+            if let Some(status) = status
+                && let Some(wqe) = qp.pop_oldest()
+            {
+                self.complete_send(host, qpn, wqe, status, Some(diagnostic));
+            }
+            self.stop_queue_pair(host, qpn);
+            self.async_event(host, EventRecord::QpFatal { qpn: qpn.0, diagnostic }, Cause::Maintenance);
+        }
+    }
+
+    /// Completes what is left of a queue pair in the error state as flushed, in order.
+    pub(crate) fn flush(&mut self, host: &mut Host, qpn: Qpn) {
+        for _ in 0..BATCH {
+            if !self.queue_pairs.get(qpn).is_some_and(|qp| qp.state == QpState::Err && !qp.leaving) {
+                return;
+            }
+            if !self.flush_send(host, qpn) && !self.flush_receive(host, qpn) {
+                return;
+            }
+        }
+        self.start_timer(qpn, Timer::Flush, host.now_ns.saturating_add(1));
+    }
+
+    /// One send; what was rung and not read is read for it. False when there is none, or it has to wait.
+    fn flush_send(&mut self, host: &mut Host, qpn: Qpn) -> bool {
+        let Some(cqn) = self.queue_pairs.get(qpn).map(|qp| qp.send_cqn) else { return false };
+        if self.flush_waits(cqn, qpn) {
+            return false;
+        }
+        let Some(wqe) = self.next_to_flush(host, qpn) else { return false };
+        self.complete_send(host, qpn, wqe, Status::Flushed, Some(Diagnostic::Flushed));
+        true
+    }
+
+    fn next_to_flush(&mut self, host: &mut Host, qpn: Qpn) -> Option<WqeId> {
+        let fetched = self.queue_pairs.get_mut(qpn)?.pop_oldest();
+        if fetched.is_some() || !self.fetch_once(host, qpn) {
+            return fetched;
+        }
+        self.queue_pairs.get_mut(qpn)?.pop_oldest()
+    }
+
+    /// One receive, behind those whose messages have arrived. Its work request need not be read.
+    fn flush_receive(&mut self, host: &mut Host, qpn: Qpn) -> bool {
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return false };
+        if !qp.arrived.is_empty() || qp.rq_consumer == qp.rq_producer {
+            return false;
+        }
+        let cqn = qp.receive_cqn;
+        if self.flush_waits(cqn, qpn) {
+            return false;
+        }
+        self.fail_receive(host, qpn, Status::Flushed, Diagnostic::Flushed);
+        true
+    }
+
+    /// Completions wait before this queue for a read: it calls the queue pair when they are through.
+    fn flush_waits(&mut self, cqn: Cqn, qpn: Qpn) -> bool {
+        let Some(cq) = self.completion_queues.get_mut(cqn).filter(|cq| cq.blocked) else { return false };
+        cq.flushing.insert(qpn);
+        true
+    }
+
+    /// The receive work request in use, or the next one, ends with this status, behind those whose messages have
+    /// arrived.
+    pub(crate) fn fail_receive(&mut self, host: &mut Host, qpn: Qpn, status: Status, diagnostic: Diagnostic) {
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
+        if qp.rq_consumer == qp.rq_producer {
+            return;
+        }
+        let index = qp.consume_receive();
+        let completion = Completion {
+            qpn,
+            wqe_index: index,
+            kind: CompletionKind::Received { immediate: None, by_write: false },
+            status,
+            length_bytes: 0,
+            source_qpn: Qpn(0),
+            solicited: false,
+            diagnostic: Some(diagnostic),
+        };
+        let cause = Cause::Receive { qpn_or_srqn: qpn.0, index };
+        if qp.arrived.is_empty() {
+            qp.receive_wqe = None;
+            let cqn = qp.receive_cqn;
+            self.complete(host, cqn, completion, cause);
+        } else {
+            qp.arrived.push_back(Arrived { completion, cause, waits_for_wqe: false });
+        }
     }
 }

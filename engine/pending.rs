@@ -1,8 +1,8 @@
 //! Reads in flight and who waits for them.
 //!
 //! A stage that misses something registers itself as a [`Waiter`] and answers [`Stop::Blocked`]; when the read
-//! completes, the waiter's stage runs again and finds what it missed. Progress that must not be lost stays with
-//! the item, not here.
+//! completes, the waiter's stage runs again and finds what it missed, or the fault that the read ended with.
+//! Progress that must not be lost stays with the item, not here.
 
 use crate::context::key::Refusal;
 use crate::context::translation::Owner;
@@ -24,10 +24,12 @@ pub(crate) enum Stop {
 }
 
 /// What runs again when a fill is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Waiter {
     Transmit(Qpn),
     WqeFetch(Qpn),
+    /// A packet whose payload has come and which waits for its context to leave.
+    Staged(Qpn),
     Respond(Qpn),
     Timeout(Qpn),
     Inbound(Qpn),
@@ -37,8 +39,15 @@ pub(crate) enum Waiter {
     Command,
 }
 
+impl Waiter {
+    /// It asks again at its turn, not in the step in which the fill comes back.
+    pub const fn is_scheduled(self) -> bool {
+        matches!(self, Self::Transmit(_) | Self::Staged(_) | Self::Respond(_))
+    }
+}
+
 /// What a cache fill brings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fill {
     QueuePair(Qpn),
     CompletionQueue(Cqn),
@@ -51,8 +60,8 @@ pub(crate) enum Fill {
 pub(crate) enum Awaited {
     Fill { fill: Fill, waiters: Vec<Waiter> },
     Command,
-    Wqes { qpn: Qpn, index: u16 },
-    ReceiveWqe { qpn: Qpn },
+    Wqes { qpn: Qpn, index: u16, slots: u16 },
+    ReceiveWqe { qpn: Qpn, index: u16 },
     Gather(Box<Gathering>),
     Record { cqn: Cqn },
 }
@@ -61,50 +70,68 @@ pub(crate) enum Awaited {
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     reads: BTreeMap<DmaTag, Awaited>,
-    /// Fills that failed and whose waiters have not asked again yet.
-    faults: Vec<(Fill, Diagnostic)>,
+    fills: BTreeMap<Fill, DmaTag>,
+    /// How a waiter's fill failed, until it asks again. A waiter waits for one fill at a time.
+    faults: BTreeMap<Waiter, (Fill, Diagnostic)>,
 }
 
 impl Pending {
     pub fn insert(&mut self, tag: DmaTag, awaited: Awaited) {
+        if let Awaited::Fill { fill, .. } = &awaited {
+            self.fills.insert(*fill, tag);
+        }
         self.reads.insert(tag, awaited);
     }
 
     pub fn remove(&mut self, tag: DmaTag) -> Option<Awaited> {
-        self.reads.remove(&tag)
+        let awaited = self.reads.remove(&tag)?;
+        if let Awaited::Fill { fill, .. } = &awaited {
+            self.fills.remove(fill);
+        }
+        Some(awaited)
     }
 
     /// Joins a fill that is in flight already.
     pub fn join(&mut self, wanted: Fill, waiter: Waiter) -> bool {
-        for awaited in self.reads.values_mut() {
-            if let Awaited::Fill { fill, waiters } = awaited
-                && *fill == wanted
-            {
-                if !waiters.contains(&waiter) {
-                    waiters.push(waiter);
-                }
-                return true;
-            }
+        let awaited = self.fills.get(&wanted).and_then(|tag| self.reads.get_mut(tag));
+        let Some(Awaited::Fill { waiters, .. }) = awaited else { return false };
+        if !waiters.contains(&waiter) {
+            waiters.push(waiter);
         }
-        false
+        true
     }
 
-    pub fn note_fault(&mut self, fill: Fill, diagnostic: Diagnostic) {
-        self.faults.push((fill, diagnostic));
+    pub fn note_fault(&mut self, waiter: Waiter, fill: Fill, diagnostic: Diagnostic) {
+        self.faults.insert(waiter, (fill, diagnostic));
     }
 
-    /// A fault that a fill has left for whoever asks next.
-    pub fn take_fault(&mut self, fill: Fill) -> Option<Diagnostic> {
-        if self.faults.is_empty() {
+    /// The fault with which this waiter's fill has ended.
+    pub fn take_fault(&mut self, waiter: Waiter, fill: Fill) -> Option<Diagnostic> {
+        if self.faults.get(&waiter)?.0 != fill {
             return None;
         }
-        let at = self.faults.iter().position(|(failed, _)| *failed == fill)?;
-        Some(self.faults.swap_remove(at).1)
+        self.faults.remove(&waiter).map(|(_, diagnostic)| diagnostic)
     }
 
-    /// A fill's fault is nobody's once its waiters have run.
-    pub fn forget_fault(&mut self, fill: Fill) {
-        self.faults.retain(|(failed, _)| *failed != fill);
+    pub fn forget_fault(&mut self, waiter: Waiter) {
+        self.faults.remove(&waiter);
+    }
+
+    /// A queue pair starts anew: what its stages met before says nothing of it.
+    pub fn forget_faults_of(&mut self, qpn: Qpn) {
+        let of = [Waiter::Transmit, Waiter::Staged, Waiter::Respond, Waiter::WqeFetch, Waiter::Inbound];
+        for waiter in of {
+            self.faults.remove(&waiter(qpn));
+        }
+    }
+
+    /// A key that is invalidated takes its faults along.
+    pub fn forget_key_faults(&mut self, index: u32) {
+        self.faults.retain(|_, (fill, _)| match fill {
+            Fill::Key(failed) => *failed != index,
+            Fill::Line { owner, .. } => *owner != Owner::Key(index),
+            Fill::QueuePair(_) | Fill::CompletionQueue(_) => true,
+        });
     }
 
     /// The newest read in flight.
@@ -141,17 +168,11 @@ impl Pending {
 
     /// Fills of a key or of its page list are in flight.
     pub fn reads_of_key(&self, wanted: u32) -> bool {
-        self.reads.values().any(|awaited| match awaited {
-            Awaited::Fill { fill: Fill::Key(index), .. } => *index == wanted,
-            Awaited::Fill { fill: Fill::Line { owner, .. }, .. } => *owner == Owner::Key(wanted),
-            _ => false,
-        })
+        self.fills.contains_key(&Fill::Key(wanted)) || self.lines_of(Owner::Key(wanted))
     }
 
     /// Fills of an owner's page list are in flight.
     pub fn lines_of(&self, wanted: Owner) -> bool {
-        self.reads
-            .values()
-            .any(|awaited| matches!(awaited, Awaited::Fill { fill: Fill::Line { owner, .. }, .. } if *owner == wanted))
+        self.fills.keys().any(|fill| matches!(fill, Fill::Line { owner, .. } if *owner == wanted))
     }
 }

@@ -4,69 +4,18 @@
 use crate::context::access::Plan;
 use crate::context::page_list::PageList;
 use crate::context::queue_pair::QpState;
-use crate::front_end::{Completion, EventRecord, ScatterList, SendWork, Status};
-use crate::numbers::{Cqn, Eqn};
+use crate::front_end::commands::NewQp;
+use crate::front_end::{Completion, EventRecord, ScatterList, Status};
+use crate::numbers::{Cqn, Eqn, Pdn, Qpn};
 use crate::reliability::ResponseDue;
 use crate::reliability::replay_buffer::ReplayBuffer;
+use crate::reliability::timer::Deadlines;
+use crate::tx::gather::Gathering;
+use crate::wqe_pool::WqeId;
 use rnic_abi::Diagnostic;
 use rnic_pcie::{Cause, DmaRange, Iova};
-use rnic_wire::Frame;
-use std::collections::VecDeque;
-
-/// Names a fetched work request in the shared pool.
-pub(crate) type WqeId = u32;
-
-/// A send work request that was read off its ring.
-#[derive(Debug)]
-pub(crate) struct FetchedWqe {
-    pub slot_index: u16,
-    pub slots: u16,
-    /// One that could not be understood fails when its turn comes.
-    pub work: Result<SendWork, Diagnostic>,
-}
-
-/// The shared pool of fetched work requests.
-#[derive(Debug)]
-pub(crate) struct WqePool {
-    slots: Vec<Option<FetchedWqe>>,
-    free: Vec<WqeId>,
-    capacity: usize,
-}
-
-impl WqePool {
-    pub fn new(capacity: usize) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), capacity }
-    }
-
-    pub fn room(&self) -> usize {
-        self.capacity - (self.slots.len() - self.free.len())
-    }
-
-    pub fn insert(&mut self, wqe: FetchedWqe) -> WqeId {
-        match self.free.pop() {
-            Some(id) => {
-                self.slots[id as usize] = Some(wqe);
-                id
-            }
-            None => {
-                self.slots.push(Some(wqe));
-                self.slots.len() as WqeId - 1
-            }
-        }
-    }
-
-    pub fn get(&self, id: WqeId) -> Option<&FetchedWqe> {
-        self.slots.get(id as usize)?.as_ref()
-    }
-
-    pub fn remove(&mut self, id: WqeId) -> Option<FetchedWqe> {
-        let wqe = self.slots.get_mut(id as usize)?.take();
-        if wqe.is_some() {
-            self.free.push(id);
-        }
-        wqe
-    }
-}
+use rnic_wire::{Frame, Psn};
+use std::collections::{BTreeSet, VecDeque};
 
 /// A ring in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -98,13 +47,16 @@ pub(crate) enum TransmitState {
     Idle,
     /// On the scheduler's list.
     Ready,
-    /// Waiting for a read.
+    /// Waiting for a fill of a context, a key or a translation.
     Blocked,
+    /// A packet's payload is being read, or waits to leave: no other turn until it has.
+    Gathering,
 }
 
 /// A receive work request that is in use.
 #[derive(Debug)]
 pub(crate) struct ReceiveWqe {
+    pub index: u16,
     pub list: Result<ScatterList, Diagnostic>,
 }
 
@@ -120,27 +72,36 @@ pub(crate) struct Arrived {
 /// A send that will fail when it is the oldest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failing {
+    pub wqe: WqeId,
+    /// The packet that could not be built: neither it nor anything after it leaves.
+    pub psn: Psn,
     pub status: Status,
     pub diagnostic: Diagnostic,
-    /// It has begun: it is in the replay buffer.
-    pub begun: bool,
 }
 
 /// A queue pair's resident part.
 #[derive(Debug)]
 pub(crate) struct QueuePair {
-    /// As in the context; here so that a doorbell needs no context.
+    /// The state that counts; the context's copy follows it.
     pub state: QpState,
     pub doorbell_page: u32,
+    pub pdn: Pdn,
+    pub signal_all: bool,
     pub send_cqn: Cqn,
     pub receive_cqn: Cqn,
     pub sq: Ring,
     pub sq_producer: u16,
     /// Ring index of the next slot to read.
     pub sq_fetch: u16,
+    /// Ring index of the oldest work request that is not finished.
+    pub sq_consumer: u16,
     pub sq_fetching: bool,
+    /// On the list of queues that wait for room in the pool.
+    pub sq_starved: bool,
     pub rq: Ring,
     pub rq_producer: u16,
+    /// Ring index of the next receive work request.
+    pub rq_consumer: u16,
     /// Fetched and not begun.
     pub waiting: VecDeque<WqeId>,
     pub replay: ReplayBuffer,
@@ -148,9 +109,10 @@ pub(crate) struct QueuePair {
     /// Changes whenever what is being gathered must not leave any more.
     pub transmit_epoch: u32,
     pub transmit_plan: Option<Box<Plan>>,
+    /// The packet whose payload has come late.
+    pub gathered: Option<Box<Gathering>>,
     pub failing: Option<Failing>,
-    pub retry_deadline_ns: Option<u64>,
-    pub rnr_until_ns: Option<u64>,
+    pub deadlines: Deadlines,
     pub owed: Option<ResponseDue>,
     pub owed_queued: bool,
     pub inbound: VecDeque<Frame>,
@@ -172,9 +134,22 @@ pub(crate) struct CompletionQueue {
     pub queue_pairs: u32,
     pub waiting: VecDeque<(Completion, Cause)>,
     pub blocked: bool,
-    /// The consumer record has been read since the queue looked full.
-    pub record_read: bool,
+    /// Overrun, or its memory did not answer: it takes no completion any more.
+    pub failed: bool,
+    pub record: RecordRead,
+    /// Queue pairs in the error state that stopped flushing because completions had to wait here.
+    pub flushing: BTreeSet<Qpn>,
     pub arm_request: Option<ArmRequest>,
+}
+
+/// How far the reading of a consumer record has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RecordRead {
+    #[default]
+    Idle,
+    InFlight,
+    /// What it held; `None` when host memory did not answer.
+    Arrived(Option<u32>),
 }
 
 /// An arm that waits for the queue's context.
@@ -218,73 +193,66 @@ pub(crate) fn push_piece<const N: usize>(
 }
 
 impl QueuePair {
-    /// Nothing that is being gathered or timed matters any more.
-    pub fn quiesce_transmit(&mut self) {
+    /// A queue pair in RESET, as it is created.
+    pub fn new(new: &NewQp, sq: Ring, rq: Ring) -> Self {
+        Self {
+            state: QpState::Reset,
+            doorbell_page: new.doorbell_page,
+            pdn: new.pdn,
+            signal_all: new.signal_all,
+            send_cqn: new.send_cqn,
+            receive_cqn: new.receive_cqn,
+            sq,
+            sq_producer: 0,
+            sq_fetch: 0,
+            sq_consumer: 0,
+            sq_fetching: false,
+            sq_starved: false,
+            rq,
+            rq_producer: 0,
+            rq_consumer: 0,
+            waiting: VecDeque::new(),
+            replay: ReplayBuffer::default(),
+            transmit: TransmitState::Idle,
+            transmit_epoch: 0,
+            transmit_plan: None,
+            gathered: None,
+            failing: None,
+            deadlines: Deadlines::default(),
+            owed: None,
+            owed_queued: false,
+            inbound: VecDeque::new(),
+            inbound_blocked: false,
+            receive_plan: None,
+            receive_wqe: None,
+            receive_fetching: false,
+            arrived: VecDeque::new(),
+            sqd_notify: false,
+            leaving: false,
+        }
+    }
+
+    /// What is being gathered must not leave, and what was resolved for it is of no use.
+    pub fn recall_transmit(&mut self) {
         self.transmit_epoch = self.transmit_epoch.wrapping_add(1);
         self.transmit_plan = None;
-        self.retry_deadline_ns = None;
-        self.rnr_until_ns = None;
     }
 
-    /// Takes every work request that is not finished.
-    pub fn drain_work(&mut self) -> impl Iterator<Item = WqeId> {
-        let begun: Vec<_> = std::iter::from_fn(|| self.replay.pop_front()).map(|entry| entry.wqe).collect();
-        begun.into_iter().chain(std::mem::take(&mut self.waiting))
-    }
-}
-
-/// Objects by number.
-#[derive(Debug)]
-pub(crate) struct Numbered<T> {
-    objects: Vec<Option<Box<T>>>,
-    count: usize,
-}
-
-impl<T> Default for Numbered<T> {
-    fn default() -> Self {
-        Self { objects: Vec::new(), count: 0 }
-    }
-}
-
-impl<T> Numbered<T> {
-    pub fn get_at(&self, index: usize) -> Option<&T> {
-        self.objects.get(index)?.as_deref()
+    /// The oldest send work request that is not finished.
+    pub fn pop_oldest(&mut self) -> Option<WqeId> {
+        self.replay.pop_front().map(|entry| entry.wqe).or_else(|| self.waiting.pop_front())
     }
 
-    pub fn get_mut_at(&mut self, index: usize) -> Option<&mut T> {
-        self.objects.get_mut(index)?.as_deref_mut()
+    /// Uses up the next receive work request; its ring index is the answer.
+    pub fn consume_receive(&mut self) -> u16 {
+        let index = self.rq_consumer;
+        self.rq_consumer = index.wrapping_add(1);
+        index
     }
 
-    pub fn insert_at(&mut self, index: usize, object: T) {
-        if self.objects.len() <= index {
-            self.objects.resize_with(index + 1, || None);
-        }
-        if self.objects[index].replace(Box::new(object)).is_none() {
-            self.count += 1;
-        }
-    }
-
-    pub fn remove_at(&mut self, index: usize) -> Option<Box<T>> {
-        let object = self.objects.get_mut(index)?.take();
-        self.count -= usize::from(object.is_some());
-        object
-    }
-
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
-    pub fn indices(&self) -> impl Iterator<Item = u32> + '_ {
-        self.objects.iter().enumerate().filter(|(_, object)| object.is_some()).map(|(index, _)| index as u32)
-    }
-}
-
-impl Numbered<QueuePair> {
-    pub fn get(&self, qpn: crate::numbers::Qpn) -> Option<&QueuePair> {
-        self.get_at(qpn.index())
-    }
-
-    pub fn get_mut(&mut self, qpn: crate::numbers::Qpn) -> Option<&mut QueuePair> {
-        self.get_mut_at(qpn.index())
+    /// Back to the indices of a new queue pair.
+    pub fn rewind(&mut self) {
+        (self.sq_producer, self.sq_fetch, self.sq_consumer) = (0, 0, 0);
+        (self.rq_producer, self.rq_consumer) = (0, 0);
     }
 }

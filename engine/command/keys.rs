@@ -1,7 +1,7 @@
 //! Memory keys: registration and its end.
 
 use super::objects::exists;
-use super::tables::has_entry;
+use super::tables::{Extent, has_entry};
 use super::{Halt, Progress, halt, missing};
 use crate::context::key::KeyContext;
 use crate::context::translation::Owner;
@@ -10,7 +10,7 @@ use crate::front_end::commands::{NewKey, TableKind};
 use crate::front_end::{Answer, CommandError};
 use crate::host::Host;
 use crate::numbers::Key;
-use crate::pending::Waiter;
+use crate::pending::{Stop, Waiter};
 use rnic_abi::command::*;
 use rnic_abi::{CommandStatus, Diagnostic};
 use rnic_pcie::Cause;
@@ -48,8 +48,8 @@ impl Engine {
         if !context.sound() {
             return Err(refuse(Diagnostic::RegionWraps).into());
         }
-        let owner = Owner::Key(index);
-        self.warm(host, owner, &new.pages, context.lead(), new.length_bytes, cause, progress)?;
+        let bytes = context.lead() + new.length_bytes;
+        self.warm(host, &[Extent { owner: Owner::Key(index), pages: new.pages, bytes }], cause, progress)?;
         if let Some(evicted) = self.contexts.keys.insert(index, context, true) {
             self.write_back(host, TableKind::Key, evicted.index, &evicted.value);
         }
@@ -69,9 +69,12 @@ impl Engine {
         let barrier = match progress.barrier {
             Some(barrier) => barrier,
             None => {
-                let context = self.load_key(host, key, cause, Waiter::Command).map_err(|stop| halt(stop, key.0))?;
-                if context.variant != key.0 as u8 {
-                    return Err(missing(key.0));
+                match self.load_key(host, key, cause, Waiter::Command) {
+                    Ok(context) if context.variant == key.0 as u8 => {}
+                    Ok(_) => return Err(missing(key.0)),
+                    // A key whose context is lost allows nothing: it can go.
+                    Err(Stop::Broken(diagnostic)) => self.diagnose(host.now_ns, diagnostic, key.0, 0),
+                    Err(stop) => return Err(halt(stop, key.0)),
                 }
                 self.contexts.keys.remove(index);
                 self.set_key_exists(index, false);
@@ -88,6 +91,7 @@ impl Engine {
         // A fill that was in flight may have brought it back.
         self.contexts.keys.remove(index);
         self.contexts.translations.forget(Owner::Key(index));
+        self.pending.forget_key_faults(index);
         Ok(Answer::Done)
     }
 }

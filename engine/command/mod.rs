@@ -15,15 +15,12 @@ pub mod transitions;
 use crate::engine::Engine;
 use crate::front_end::{Answer, Command, CommandError, CommandRings, EventRecord};
 use crate::host::Host;
-use crate::numbers::Qpn;
 use crate::pending::{Awaited, Stop};
 use rnic_abi::{CommandStatus, Diagnostic};
 use rnic_pcie::{Cause, Class, DmaRange, DmaTag, Iova, Origin, Submitted};
 
 /// The largest command slot of any front end.
 const SLOT_BYTES: usize = 128;
-/// Where the flag that asks for an event stands in a command slot.
-const FLAGS_AT: usize = 1;
 
 /// A command that has been read.
 #[derive(Debug)]
@@ -198,8 +195,8 @@ impl Engine {
         if host.port.write(origin, &[DmaRange::new(iova, length as u32)], &out[..length]).is_err() {
             return self.stop_for_good(host, Diagnostic::CommandFetchFault);
         }
-        if command[FLAGS_AT] & rnic_abi::command::COMMAND_NOTIFY != 0 {
-            self.async_event(host, Qpn(0), EventRecord::Command { slot }, cause);
+        if self.front_end.wants_event(&command[..length]) {
+            self.async_event(host, EventRecord::Command { slot }, cause);
         }
     }
 

@@ -17,29 +17,31 @@ use rnic_wire::Psn;
 impl Engine {
     pub(super) fn modify_qp(&mut self, host: &mut Host, change: &QpChange, cause: Cause) -> Result<Answer, Halt> {
         let qpn = change.qpn;
-        if self.queue_pairs.get(qpn).is_none() {
-            return Err(missing(qpn.0));
+        let state = self.queue_pairs.get(qpn).map(|qp| qp.state).ok_or_else(|| missing(qpn.0))?;
+        let next = change.state.unwrap_or(state);
+        self.check_change(state, next, change)?;
+        match next {
+            // Neither needs the context: a queue pair whose context is lost gets out this way.
+            QpState::Reset => return self.reset_qp(host, qpn),
+            QpState::Err => {
+                self.stop_queue_pair(host, qpn);
+                return Ok(Answer::Done);
+            }
+            _ => {}
         }
         let mut context = self.load_qp(host, qpn, cause, Waiter::Command).map_err(|stop| halt(stop, qpn.0))?;
-        let next = change.state.unwrap_or(context.state);
-        self.check_change(&context, next, change)?;
-        if next == QpState::Reset {
-            return self.reset_qp(host, qpn, context);
-        }
         apply(&mut context, change);
-        let before = std::mem::replace(&mut context.state, next);
-        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
-            qp.state = next;
-        }
-        match (before, next) {
-            (before, QpState::Err) if before != QpState::Err => self.set_error(host, qpn, &mut context),
+        context.state = next;
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return Err(missing(qpn.0)) };
+        qp.state = next;
+        match (state, next) {
             (QpState::Init, QpState::Rtr) => start_responder(&mut context, change),
             (QpState::Rtr, QpState::Rts) => start_requester(&mut context, change),
             (QpState::Rts, QpState::Sqd) => {
-                if let Some(qp) = self.queue_pairs.get_mut(qpn) {
-                    qp.sqd_notify = change.mask & ATTR_EN_SQD_ASYNC_NOTIFY != 0 && change.sqd_notify;
-                }
-                self.note_drained(host, qpn, &context);
+                qp.sqd_notify = change.mask & ATTR_EN_SQD_ASYNC_NOTIFY != 0 && change.sqd_notify;
+                // A message whose first packet is being gathered has not begun.
+                qp.recall_transmit();
+                self.note_drained(host, qpn);
             }
             (QpState::Sqd, QpState::Rts) => self.schedule(qpn),
             _ => {}
@@ -48,13 +50,13 @@ impl Engine {
         Ok(Answer::Done)
     }
 
-    fn check_change(&self, context: &QpContext, next: QpState, change: &QpChange) -> Result<(), CommandError> {
+    fn check_change(&self, state: QpState, next: QpState, change: &QpChange) -> Result<(), CommandError> {
         let refuse = |diagnostic, status| CommandError::new(status, diagnostic, change.qpn.0);
         let parameter = |diagnostic| refuse(diagnostic, CommandStatus::BAD_PARAMETER);
-        if change.current_state.is_some_and(|state| state != context.state) {
+        if change.current_state.is_some_and(|current| current != state) {
             return Err(refuse(Diagnostic::ModifyCurrentState, CommandStatus::BAD_STATE));
         }
-        transitions::check(context.state, next, change.mask).map_err(|refusal| match refusal {
+        transitions::check(state, next, change.mask).map_err(|refusal| match refusal {
             Refusal::NoTransition => refuse(Diagnostic::ModifyTransition, CommandStatus::BAD_STATE),
             Refusal::Missing(_) => parameter(Diagnostic::ModifyMissing),
             Refusal::Illegal(_) => parameter(Diagnostic::ModifyIllegal),
@@ -84,29 +86,24 @@ impl Engine {
     }
 
     /// To RESET: everything is dropped without completions, once no read on its behalf is in flight.
-    fn reset_qp(&mut self, host: &mut Host, qpn: Qpn, context: QpContext) -> Result<Answer, Halt> {
-        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
-            qp.state = QpState::Reset;
-        }
+    fn reset_qp(&mut self, host: &mut Host, qpn: Qpn) -> Result<Answer, Halt> {
         self.drop_work(qpn);
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return Err(missing(qpn.0)) };
+        qp.state = QpState::Reset;
         if self.pending.reads_of(qpn) {
             return Err(Halt::Blocked);
         }
-        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
-            (qp.sq_producer, qp.sq_fetch, qp.rq_producer) = (0, 0, 0);
-            (qp.sq_fetching, qp.receive_fetching) = (false, false);
-            qp.receive_wqe = None;
-        }
-        let fresh = QpContext::new(context.pdn, context.send_cqn, context.receive_cqn, context.signal_all);
+        qp.rewind();
+        let fresh = QpContext::new(qp.pdn);
         self.store_qp(host, qpn, fresh);
         Ok(Answer::Done)
     }
 
     /// A queue pair in SQD with nothing outstanding tells so, once.
-    pub(crate) fn note_drained(&mut self, host: &mut Host, qpn: Qpn, context: &QpContext) {
+    pub(crate) fn note_drained(&mut self, host: &mut Host, qpn: Qpn) {
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
-        if context.state == QpState::Sqd && qp.replay.is_empty() && std::mem::take(&mut qp.sqd_notify) {
-            self.async_event(host, qpn, EventRecord::SendQueueDrained { qpn: qpn.0 }, Cause::Maintenance);
+        if qp.state == QpState::Sqd && qp.replay.is_empty() && std::mem::take(&mut qp.sqd_notify) {
+            self.async_event(host, EventRecord::SendQueueDrained { qpn: qpn.0 }, Cause::Maintenance);
         }
     }
 }

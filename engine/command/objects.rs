@@ -1,6 +1,6 @@
 //! Event queues and completion queues.
 
-use super::tables::{has_entry, usable};
+use super::tables::{Extent, has_entry, usable};
 use super::{Halt, Progress, missing};
 use crate::context::completion_queue::{Arm, CqContext};
 use crate::context::translation::Owner;
@@ -9,10 +9,10 @@ use crate::front_end::commands::{NewCq, NewEq};
 use crate::front_end::{Answer, CommandError};
 use crate::host::Host;
 use crate::numbers::{Cqn, Eqn};
-use crate::queues::{CompletionQueue, EventQueue, Ring};
+use crate::queues::{CompletionQueue, EventQueue, RecordRead, Ring};
 use rnic_abi::{CommandStatus, Diagnostic, limits};
 use rnic_pcie::Cause;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 pub(super) fn exists(object: u32) -> Halt {
     CommandError::new(CommandStatus::EXISTS, Diagnostic::ObjectExists, object).into()
@@ -34,7 +34,7 @@ impl Engine {
         if number >= limits::MAX_EQS || new.log_entries > limits::MAX_LOG_EQ_ENTRIES {
             return Err(CommandError::range(number).into());
         }
-        if self.event_queues.get_at(new.eqn.index()).is_some() {
+        if self.event_queues.get(new.eqn).is_some() {
             return Err(exists(number));
         }
         if new.vector.is_some_and(|vector| vector >= self.config.vectors) {
@@ -43,7 +43,8 @@ impl Engine {
         let entry_bytes = self.front_end.event_bytes() as u16;
         let ring = Ring { pages: new.pages, log_entries: new.log_entries, entry_bytes };
         usable(&new.pages, ring.bytes(), entry_bytes.into(), number)?;
-        self.warm(host, Owner::EventQueue(number), &new.pages, 0, ring.bytes(), cause, progress)?;
+        let extent = Extent { owner: Owner::EventQueue(number), pages: new.pages, bytes: ring.bytes() };
+        self.warm(host, &[extent], cause, progress)?;
         let eq = EventQueue {
             ring,
             vector: new.vector,
@@ -54,12 +55,12 @@ impl Engine {
             waiting: VecDeque::new(),
             blocked: false,
         };
-        self.event_queues.insert_at(new.eqn.index(), eq);
+        self.event_queues.insert(new.eqn, eq);
         Ok(Answer::Done)
     }
 
     pub(super) fn destroy_eq(&mut self, eqn: Eqn) -> Result<Answer, Halt> {
-        let eq = self.event_queues.get_at(eqn.index()).ok_or_else(|| missing(eqn.0))?;
+        let eq = self.event_queues.get(eqn).ok_or_else(|| missing(eqn.0))?;
         if eq.completion_queues > 0 {
             return Err(busy(eqn.0));
         }
@@ -67,7 +68,7 @@ impl Engine {
         if self.pending.lines_of(owner) {
             return Err(Halt::Blocked);
         }
-        self.event_queues.remove_at(eqn.index());
+        self.event_queues.remove(eqn);
         self.contexts.translations.forget(owner);
         Ok(Answer::Done)
     }
@@ -84,19 +85,20 @@ impl Engine {
             return Err(CommandError::range(number).into());
         }
         has_entry(&self.contexts.completion_queue_table, number)?;
-        if self.completion_queues.get_at(new.cqn.index()).is_some() {
+        if self.completion_queues.get(new.cqn).is_some() {
             return Err(exists(number));
         }
         self.check_doorbell_page(new.doorbell_page)?;
         if let Some(eqn) = new.eqn
-            && self.event_queues.get_at(eqn.index()).is_none()
+            && self.event_queues.get(eqn).is_none()
         {
             return Err(missing(eqn.0));
         }
         let size = self.front_end.completion_bytes() as u64;
         let bytes = size << new.log_entries;
         usable(&new.pages, bytes, size, number)?;
-        self.warm(host, Owner::CompletionQueue(number), &new.pages, 0, bytes, cause, progress)?;
+        let extent = Extent { owner: Owner::CompletionQueue(number), pages: new.pages, bytes };
+        self.warm(host, &[extent], cause, progress)?;
         let context = CqContext {
             pages: new.pages,
             log_entries: new.log_entries,
@@ -104,7 +106,6 @@ impl Engine {
             consumer: 0,
             consumer_record: new.consumer_record,
             arm: Arm::default(),
-            failed: false,
         };
         self.store_cq(host, new.cqn, context);
         let cq = CompletionQueue {
@@ -113,29 +114,31 @@ impl Engine {
             queue_pairs: 0,
             waiting: VecDeque::new(),
             blocked: false,
-            record_read: false,
+            failed: false,
+            record: RecordRead::default(),
+            flushing: BTreeSet::new(),
             arm_request: None,
         };
-        self.completion_queues.insert_at(new.cqn.index(), cq);
-        if let Some(eq) = new.eqn.and_then(|eqn| self.event_queues.get_mut_at(eqn.index())) {
+        self.completion_queues.insert(new.cqn, cq);
+        if let Some(eq) = new.eqn.and_then(|eqn| self.event_queues.get_mut(eqn)) {
             eq.completion_queues += 1;
         }
         Ok(Answer::Done)
     }
 
     pub(super) fn destroy_cq(&mut self, cqn: Cqn) -> Result<Answer, Halt> {
-        let cq = self.completion_queues.get_at(cqn.index()).ok_or_else(|| missing(cqn.0))?;
+        let cq = self.completion_queues.get(cqn).ok_or_else(|| missing(cqn.0))?;
         if cq.queue_pairs > 0 {
             return Err(busy(cqn.0));
         }
         if self.pending.reads_of_cq(cqn) {
             return Err(Halt::Blocked);
         }
-        let Some(cq) = self.completion_queues.remove_at(cqn.index()) else { return Err(missing(cqn.0)) };
+        let Some(cq) = self.completion_queues.remove(cqn) else { return Err(missing(cqn.0)) };
         if cq.blocked {
-            self.waiting_completions = self.waiting_completions.saturating_sub(cq.waiting.len());
+            self.waiting_completions -= cq.waiting.len();
         }
-        if let Some(eq) = cq.eqn.and_then(|eqn| self.event_queues.get_mut_at(eqn.index())) {
+        if let Some(eq) = cq.eqn.and_then(|eqn| self.event_queues.get_mut(eqn)) {
             eq.completion_queues -= 1;
         }
         self.contexts.completion_queues.remove(cqn.0);

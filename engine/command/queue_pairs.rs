@@ -1,9 +1,9 @@
 //! Queue pairs: create, query, destroy.
 
-use super::objects::{busy, exists};
-use super::tables::{has_entry, usable};
+use super::objects::exists;
+use super::tables::{Extent, has_entry, usable};
 use super::{Halt, Progress, halt, missing};
-use crate::context::queue_pair::{QpContext, QpState};
+use crate::context::queue_pair::QpContext;
 use crate::context::translation::Owner;
 use crate::engine::Engine;
 use crate::front_end::commands::{NewQp, QpChange};
@@ -12,10 +12,8 @@ use crate::host::Host;
 use crate::numbers::{Cqn, Qpn};
 use crate::pending::Waiter;
 use crate::queues::{QueuePair, Ring, TransmitState};
-use crate::reliability::replay_buffer::ReplayBuffer;
 use rnic_abi::limits;
 use rnic_pcie::Cause;
-use std::collections::VecDeque;
 
 impl Engine {
     pub(super) fn create_qp(
@@ -39,7 +37,7 @@ impl Engine {
         }
         self.check_doorbell_page(new.doorbell_page)?;
         for cqn in [new.send_cqn, new.receive_cqn] {
-            if self.completion_queues.get_at(cqn.index()).is_none() {
+            if self.completion_queues.get(cqn).is_none() {
                 return Err(missing(cqn.0));
             }
         }
@@ -48,33 +46,20 @@ impl Engine {
         let rq = Ring { pages: new.rq_pages, log_entries: new.log_rq_entries, entry_bytes: new.rq_stride_bytes };
         usable(&sq.pages, sq.bytes(), slot_bytes.into(), number)?;
         usable(&rq.pages, rq.bytes(), new.rq_stride_bytes.into(), number)?;
-        self.warm(host, Owner::SendQueue(number), &sq.pages, 0, sq.bytes(), cause, progress)?;
-        self.warm_receive_queue(host, number, &rq, cause, progress)?;
-        self.store_qp(host, new.qpn, QpContext::new(new.pdn, new.send_cqn, new.receive_cqn, new.signal_all));
-        self.queue_pairs.insert_at(new.qpn.index(), resident(new, sq, rq));
+        let extents = [
+            Extent { owner: Owner::SendQueue(number), pages: sq.pages, bytes: sq.bytes() },
+            Extent { owner: Owner::ReceiveQueue(number), pages: rq.pages, bytes: rq.bytes() },
+        ];
+        self.warm(host, &extents, cause, progress)?;
+        self.store_qp(host, new.qpn, QpContext::new(new.pdn));
+        self.queue_pairs.insert(new.qpn, QueuePair::new(new, sq, rq));
         self.count_users(new.send_cqn, new.receive_cqn, true);
         Ok(Answer::Done)
     }
 
-    /// The two rings share one count of warmed lines: the receive queue's start where the send queue's end.
-    fn warm_receive_queue(
-        &mut self,
-        host: &mut Host,
-        number: u32,
-        rq: &Ring,
-        cause: Cause,
-        progress: &mut Progress,
-    ) -> Result<(), Halt> {
-        if progress.pages.is_empty() {
-            progress.pages.push(0);
-            progress.warmed = 0;
-        }
-        self.warm(host, Owner::ReceiveQueue(number), &rq.pages, 0, rq.bytes(), cause, progress)
-    }
-
     fn count_users(&mut self, send: Cqn, receive: Cqn, more: bool) {
         for cqn in [send, receive] {
-            if let Some(cq) = self.completion_queues.get_mut_at(cqn.index()) {
+            if let Some(cq) = self.completion_queues.get_mut(cqn) {
                 cq.queue_pairs = if more { cq.queue_pairs + 1 } else { cq.queue_pairs.saturating_sub(1) };
             }
         }
@@ -107,7 +92,8 @@ impl Engine {
             av: context.av,
             sqd_notify: false,
         };
-        Ok(Answer::QueuePair { attributes, sq_consumer: requester.sq_consumer, rq_consumer: responder.rq_consumer })
+        let Some(qp) = self.queue_pairs.get(qpn) else { return Err(missing(qpn.0)) };
+        Ok(Answer::QueuePair { attributes, sq_consumer: qp.sq_consumer, rq_consumer: qp.rq_consumer })
     }
 
     /// Nothing of the queue pair is begun any more; when the last read on its behalf is home, it is gone.
@@ -118,7 +104,7 @@ impl Engine {
         if self.pending.reads_of(qpn) {
             return Err(Halt::Blocked);
         }
-        let Some(qp) = self.queue_pairs.remove_at(qpn.index()) else { return Err(busy(qpn.0)) };
+        let Some(qp) = self.queue_pairs.remove(qpn) else { return Err(missing(qpn.0)) };
         self.count_users(qp.send_cqn, qp.receive_cqn, false);
         self.contexts.queue_pairs.remove(qpn.0);
         self.contexts.translations.forget(Owner::SendQueue(qpn.0));
@@ -127,60 +113,24 @@ impl Engine {
         Ok(Answer::Done)
     }
 
-    /// Forgets all work of a queue pair, without completions.
+    /// Forgets all work of a queue pair, without completions, and takes it off every list.
     pub(super) fn drop_work(&mut self, qpn: Qpn) {
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
-        qp.quiesce_transmit();
-        let frames = qp.inbound.len();
+        self.timers.forget(&mut qp.deadlines, qpn);
+        qp.recall_transmit();
+        (qp.transmit, qp.gathered, qp.failing) = (TransmitState::Idle, None, None);
+        (qp.owed, qp.owed_queued, qp.sq_starved, qp.sqd_notify) = (None, false, false, false);
+        self.parked_frames -= qp.inbound.len();
         qp.inbound.clear();
         qp.inbound_blocked = false;
-        qp.receive_plan = None;
-        qp.receive_wqe = None;
+        (qp.receive_plan, qp.receive_wqe) = (None, None);
         qp.arrived.clear();
-        qp.owed = None;
-        qp.failing = None;
-        let unfinished: Vec<_> = qp.drain_work().collect();
-        self.parked_frames -= frames;
-        for wqe in unfinished {
+        while let Some(wqe) = qp.pop_oldest() {
             self.wqes.remove(wqe);
         }
-        self.staged.retain(|gathering| gathering.qpn != qpn);
-        self.ready.retain(|ready| *ready != qpn);
-        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
-            qp.transmit = TransmitState::Idle;
+        self.pending.forget_faults_of(qpn);
+        for list in [&mut self.ready, &mut self.responses, &mut self.staged, &mut self.wqes.starved] {
+            list.retain(|listed| *listed != qpn);
         }
-    }
-}
-
-fn resident(new: &NewQp, sq: Ring, rq: Ring) -> QueuePair {
-    QueuePair {
-        state: QpState::Reset,
-        doorbell_page: new.doorbell_page,
-        send_cqn: new.send_cqn,
-        receive_cqn: new.receive_cqn,
-        sq,
-        sq_producer: 0,
-        sq_fetch: 0,
-        sq_fetching: false,
-        rq,
-        rq_producer: 0,
-        waiting: VecDeque::new(),
-        replay: ReplayBuffer::default(),
-        transmit: TransmitState::Idle,
-        transmit_epoch: 0,
-        transmit_plan: None,
-        failing: None,
-        retry_deadline_ns: None,
-        rnr_until_ns: None,
-        owed: None,
-        owed_queued: false,
-        inbound: VecDeque::new(),
-        inbound_blocked: false,
-        receive_plan: None,
-        receive_wqe: None,
-        receive_fetching: false,
-        arrived: VecDeque::new(),
-        sqd_notify: false,
-        leaving: false,
     }
 }

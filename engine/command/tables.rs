@@ -69,28 +69,45 @@ impl Engine {
         Ok(())
     }
 
-    /// Brings the first lines of a page list into the cache, so that the first use finds them.
-    #[allow(clippy::too_many_arguments)]
+    /// Brings the first lines of page lists into the cache, so that the first use finds them.
     pub(super) fn warm(
         &mut self,
         host: &mut Host,
-        owner: Owner,
-        pages: &PageList,
-        lead_bytes: u64,
-        bytes: u64,
+        extents: &[Extent],
         cause: Cause,
         progress: &mut Progress,
     ) -> Result<(), Halt> {
-        if pages.levels == 0 || bytes == 0 {
-            return Ok(());
-        }
-        let lines = (lead_bytes + bytes).div_ceil(pages.page_bytes()).div_ceil(ENTRIES_PER_LINE).min(WARMED_LINES);
-        while progress.warmed < lines {
-            let offset = (progress.warmed * ENTRIES_PER_LINE) << pages.page_shift;
-            self.translate(host, owner, pages, offset, cause, Waiter::Command).map_err(|stop| halt(stop, 0))?;
-            progress.warmed += 1;
+        let mut before = 0;
+        for extent in extents {
+            let lines = extent.lines();
+            while progress.warmed < before + lines {
+                let offset = ((progress.warmed - before) * ENTRIES_PER_LINE) << extent.pages.page_shift;
+                self.translate(host, extent.owner, &extent.pages, offset, cause, Waiter::Command)
+                    .map_err(|stop| halt(stop, 0))?;
+                progress.warmed += 1;
+            }
+            before += lines;
         }
         Ok(())
+    }
+}
+
+/// The part of a page list that an object uses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub owner: Owner,
+    pub pages: PageList,
+    /// Bytes from the first page's start to the object's end.
+    pub bytes: u64,
+}
+
+impl Extent {
+    /// Lines of the list that are worth bringing in.
+    fn lines(&self) -> u64 {
+        if self.pages.levels == 0 {
+            return 0;
+        }
+        self.bytes.div_ceil(self.pages.page_bytes()).div_ceil(ENTRIES_PER_LINE).min(WARMED_LINES)
     }
 }
 

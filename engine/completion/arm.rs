@@ -1,9 +1,10 @@
 //! Arming: the driver asks for one event, at the next completion or the next solicited one.
 
 use crate::context::completion_queue::CqContext;
-use crate::engine::{Engine, HostWrite};
+use crate::engine::Engine;
 use crate::front_end::EventRecord;
 use crate::host::Host;
+use crate::host_access::HostWrite;
 use crate::numbers::Cqn;
 use crate::pending::{Stop, Waiter};
 use crate::queues::ArmRequest;
@@ -20,7 +21,7 @@ impl Engine {
         request: ArmRequest,
     ) {
         access.count(host, Origin::new(Class::CqArm, Cause::Maintenance));
-        let page_of = self.completion_queues.get_at(cqn.index()).map(|cq| cq.doorbell_page);
+        let page_of = self.completion_queues.get(cqn).map(|cq| cq.doorbell_page);
         let diagnostic = match page_of {
             None => Some(Diagnostic::DoorbellNoQueue),
             Some(own) if own != page => Some(Diagnostic::DoorbellForeignPage),
@@ -29,7 +30,7 @@ impl Engine {
         if let Some(diagnostic) = diagnostic {
             return self.diagnose(host.now_ns, diagnostic, cqn.0, page.into());
         }
-        if let Some(cq) = self.completion_queues.get_mut_at(cqn.index()) {
+        if let Some(cq) = self.completion_queues.get_mut(cqn) {
             // A state, not a queue: the newest arm is the one that counts.
             cq.arm_request = Some(request);
         }
@@ -38,13 +39,13 @@ impl Engine {
 
     /// Applies an arm once the context is there.
     pub(crate) fn serve_arm_request(&mut self, host: &mut Host, cqn: Cqn) {
-        let Some(request) = self.completion_queues.get_at(cqn.index()).and_then(|cq| cq.arm_request) else { return };
+        let Some(request) = self.completion_queues.get(cqn).and_then(|cq| cq.arm_request) else { return };
         let mut context = match self.load_cq(host, cqn, Cause::Maintenance, Waiter::Completion(cqn)) {
             Ok(context) => context,
             Err(Stop::Blocked) => return,
             Err(_) => return self.diagnose(host.now_ns, Diagnostic::ContextFault, cqn.0, 0),
         };
-        if let Some(cq) = self.completion_queues.get_mut_at(cqn.index()) {
+        if let Some(cq) = self.completion_queues.get_mut(cqn) {
             cq.arm_request = None;
         }
         match apply(&mut context, &request) {
@@ -82,7 +83,7 @@ impl Engine {
     fn fire(&mut self, host: &mut Host, cqn: Cqn, context: &mut CqContext, cause: Cause) {
         context.arm.armed = false;
         let event = EventRecord::Completion { cqn: cqn.0, consumer: context.arm.consumer };
-        if let Some(eqn) = self.completion_queues.get_at(cqn.index()).and_then(|cq| cq.eqn) {
+        if let Some(eqn) = self.completion_queues.get(cqn).and_then(|cq| cq.eqn) {
             self.post_event(host, eqn, event, cause);
         }
     }

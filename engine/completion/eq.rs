@@ -3,25 +3,30 @@
 
 use crate::blocks::Block;
 use crate::context::translation::Owner;
-use crate::engine::{Engine, HostWrite};
+use crate::engine::Engine;
 use crate::front_end::EventRecord;
 use crate::host::Host;
-use crate::numbers::{Eqn, Qpn};
+use crate::host_access::HostWrite;
+use crate::numbers::Eqn;
 use crate::pending::{Stop, Waiter};
 use rnic_abi::Diagnostic;
 use rnic_pcie::{Cause, Class, DmaRange, Iova, Origin};
 
-const ENTRY_BYTES: usize = 16;
+/// The largest event of any front end.
+const ENTRY_BYTES: usize = 64;
 /// Where events of the adapter and of queue pairs go.
 pub(crate) const ASYNC_EQ: Eqn = Eqn(0);
 
 impl Engine {
-    pub(crate) fn async_event(&mut self, host: &mut Host, _qpn: Qpn, event: EventRecord, cause: Cause) {
+    pub(crate) fn async_event(&mut self, host: &mut Host, event: EventRecord, cause: Cause) {
         self.post_event(host, ASYNC_EQ, event, cause);
     }
 
     pub(crate) fn post_event(&mut self, host: &mut Host, eqn: Eqn, event: EventRecord, cause: Cause) {
-        let Some(eq) = self.event_queues.get_mut_at(eqn.index()) else { return };
+        let Some(eq) = self.event_queues.get_mut(eqn) else {
+            self.counters.eqe_lost += 1;
+            return;
+        };
         // A queue that is full loses the event anyway: the line before it is no longer than the queue.
         if eq.waiting.len() >= eq.ring.entries() as usize {
             self.counters.eqe_lost += 1;
@@ -35,13 +40,13 @@ impl Engine {
 
     pub(crate) fn drain_events(&mut self, host: &mut Host, eqn: Eqn) {
         loop {
-            let Some(eq) = self.event_queues.get_mut_at(eqn.index()) else { return };
+            let Some(eq) = self.event_queues.get_mut(eqn) else { return };
             eq.blocked = false;
             let Some((event, cause)) = eq.waiting.front().copied() else { return };
             match self.write_event(host, eqn, &event, cause) {
                 Ok(()) => {}
                 Err(Stop::Blocked) => {
-                    if let Some(eq) = self.event_queues.get_mut_at(eqn.index()) {
+                    if let Some(eq) = self.event_queues.get_mut(eqn) {
                         eq.blocked = true;
                     }
                     return;
@@ -52,7 +57,7 @@ impl Engine {
                 }
                 Err(Stop::Refused(_)) => {}
             }
-            if let Some(eq) = self.event_queues.get_mut_at(eqn.index()) {
+            if let Some(eq) = self.event_queues.get_mut(eqn) {
                 eq.waiting.pop_front();
             }
         }
@@ -60,7 +65,7 @@ impl Engine {
 
     fn write_event(&mut self, host: &mut Host, eqn: Eqn, event: &EventRecord, cause: Cause) -> Result<(), Stop> {
         const GONE: Stop = Stop::Broken(Diagnostic::EventRingFault);
-        let eq = self.event_queues.get_at(eqn.index()).ok_or(GONE)?;
+        let eq = self.event_queues.get(eqn).ok_or(GONE)?;
         let (ring, producer) = (eq.ring, eq.producer);
         if producer.wrapping_sub(eq.consumer) >= ring.entries() {
             return Err(Stop::Broken(Diagnostic::EqOverrun));
@@ -75,16 +80,19 @@ impl Engine {
         self.front_end.encode_event(event, phase, entry);
         self.blocks.touch(host.now_ns, Block::EventArbitration, eqn.0);
         let vector = self.take_vector(host, eqn);
-        host.port.event(cause, DmaRange::new(iova, size as u32), entry, vector).map_err(|_| GONE)?;
-        if let Some(eq) = self.event_queues.get_mut_at(eqn.index()) {
-            eq.producer = producer.wrapping_add(1);
+        let written = host.port.event(cause, DmaRange::new(iova, size as u32), entry, vector);
+        let eq = self.event_queues.get_mut(eqn).ok_or(GONE)?;
+        if written.is_err() {
+            eq.armed |= vector.is_some();
+            return Err(GONE);
         }
+        eq.producer = producer.wrapping_add(1);
         Ok(())
     }
 
     /// The vector to raise, once an update.
     fn take_vector(&mut self, host: &mut Host, eqn: Eqn) -> Option<u16> {
-        let eq = self.event_queues.get_mut_at(eqn.index())?;
+        let eq = self.event_queues.get_mut(eqn)?;
         let vector = eq.vector.filter(|_| std::mem::take(&mut eq.armed))?;
         if !host.port.vector_usable(vector) {
             self.diagnose(host.now_ns, Diagnostic::VectorUnusable, eqn.0, vector.into());
@@ -105,7 +113,7 @@ impl Engine {
         if page != 0 {
             return self.diagnose(host.now_ns, Diagnostic::EqUpdateForeign, eqn.0, page.into());
         }
-        let Some(eq) = self.event_queues.get_mut_at(eqn.index()) else {
+        let Some(eq) = self.event_queues.get_mut(eqn) else {
             return self.diagnose(host.now_ns, Diagnostic::DoorbellNoQueue, eqn.0, 0);
         };
         if eq.producer.wrapping_sub(consumer) > eq.ring.entries() {

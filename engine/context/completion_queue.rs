@@ -15,8 +15,6 @@ pub struct CqContext {
     pub consumer: u32,
     pub consumer_record: u64,
     pub arm: Arm,
-    /// The queue has been overrun, or its memory did not answer.
-    pub failed: bool,
 }
 
 /// Whether the driver waits for an event, and for which.
@@ -64,7 +62,6 @@ impl Image for CqContext {
         out.u32(self.producer);
         out.u32(self.consumer);
         out.u64(self.consumer_record);
-        out.u8(self.failed.into());
         out.u8(self.arm.armed.into());
         out.u8(self.arm.solicited_only.into());
         optional(out, self.arm.sequence.map(u32::from));
@@ -76,13 +73,13 @@ impl Image for CqContext {
         let (page_shift, levels, log_entries) = (bytes.u8()?, bytes.u8()?, bytes.u8()?);
         let pages = PageList::new(bytes.u64()?, page_shift, levels)?;
         let (producer, consumer, consumer_record) = (bytes.u32()?, bytes.u32()?, bytes.u64()?);
-        let (failed, armed, solicited_only) = (bytes.flag()?, bytes.flag()?, bytes.flag()?);
+        let (armed, solicited_only) = (bytes.flag()?, bytes.flag()?);
         let sequence =
             if bytes.flag()? { Some(u8::try_from(bytes.u32()?).ok()?) } else { bytes.u32().map(|_| None)? };
         let arm_consumer = bytes.u32()?;
         let last_solicited = if bytes.flag()? { Some(bytes.u32()?) } else { bytes.u32().map(|_| None)? };
         let arm = Arm { armed, solicited_only, sequence, consumer: arm_consumer, last_solicited };
-        let context = Self { pages, log_entries, producer, consumer, consumer_record, arm, failed };
+        let context = Self { pages, log_entries, producer, consumer, consumer_record, arm };
         let sound = log_entries <= MAX_LOG_CQ_ENTRIES
             && consumer_record % 8 == 0
             && producer.wrapping_sub(consumer) <= context.entries()

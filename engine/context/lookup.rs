@@ -31,11 +31,14 @@ impl Engine {
         waiter: Waiter,
     ) -> Result<QpContext, Stop> {
         self.blocks.touch(host.now_ns, Block::QpCache, qpn.0);
-        if let Some(context) = self.contexts.queue_pairs.get(qpn.0) {
-            return Ok(*context);
+        if !self.contexts.queue_pairs.contains(qpn.0) {
+            self.fill(host, Fill::QueuePair(qpn), cause, waiter)?;
         }
-        self.fill(host, Fill::QueuePair(qpn), cause, waiter)?;
-        self.contexts.queue_pairs.get(qpn.0).copied().ok_or(Stop::Broken(Diagnostic::ContextFault))
+        let cached = self.contexts.queue_pairs.get(qpn.0).copied();
+        let mut context = cached.ok_or(Stop::Broken(Diagnostic::ContextFault))?;
+        // The image may be older than the resident state: a queue pair goes to ERR without its context.
+        context.state = self.queue_pairs.get(qpn).map_or(context.state, |qp| qp.state);
+        Ok(context)
     }
 
     /// Stores a context back; the write to the table waits for its eviction.
@@ -138,7 +141,7 @@ impl Engine {
 
     /// Sends a fill, or joins the one in flight. `Ok` when it was answered at once.
     fn fill(&mut self, host: &mut Host, fill: Fill, cause: Cause, waiter: Waiter) -> Result<(), Stop> {
-        if let Some(diagnostic) = self.pending.take_fault(fill) {
+        if let Some(diagnostic) = self.pending.take_fault(waiter, fill) {
             return Err(Stop::Broken(diagnostic));
         }
         if self.pending.join(fill, waiter) {
@@ -173,9 +176,11 @@ impl Engine {
         Some((class, iova, length))
     }
 
-    /// Puts what a fill brought into its cache, after checking it.
+    /// Puts what a fill brought into its cache, after checking it. What is cached already is never older.
     fn install(&mut self, host: &mut Host, fill: Fill, bytes: &[u8]) -> Result<(), Diagnostic> {
         match fill {
+            Fill::QueuePair(qpn) if self.contexts.queue_pairs.contains(qpn.0) => {}
+            Fill::CompletionQueue(cqn) if self.contexts.completion_queues.contains(cqn.0) => {}
             Fill::QueuePair(qpn) => {
                 let context = QpContext::from_bytes(bytes)?;
                 if let Some(evicted) = self.contexts.queue_pairs.insert(qpn.0, context, false) {
@@ -210,12 +215,13 @@ impl Engine {
         };
         for waiter in waiters {
             if let Err(diagnostic) = installed {
-                self.pending.forget_fault(fill);
-                self.pending.note_fault(fill, diagnostic);
+                self.pending.note_fault(*waiter, fill, diagnostic);
             }
             self.resume(host, *waiter);
+            if !waiter.is_scheduled() {
+                self.pending.forget_fault(*waiter);
+            }
         }
-        self.pending.forget_fault(fill);
     }
 
     /// Writes a context to its table: eviction and flush.

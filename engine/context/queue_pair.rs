@@ -1,7 +1,7 @@
 //! Queue pair contexts: all that the next packet of a queue pair needs.
 
 use super::image::{Image, Reader, Writer};
-use crate::numbers::{Cqn, Key, Pdn, Qpn};
+use crate::numbers::{Key, Pdn, Qpn};
 use rnic_abi::command::*;
 use rnic_abi::limits::QP_CONTEXT_BYTES;
 use rnic_wire::{Msn, Psn};
@@ -101,8 +101,6 @@ pub struct Requester {
     /// How often the packets from `unacked_psn` on have been sent again.
     pub attempt: u16,
     pub max_rd_atomic: u8,
-    /// Ring index of the oldest work request that is not finished.
-    pub sq_consumer: u16,
 }
 
 /// The responder's half.
@@ -117,8 +115,6 @@ pub struct Responder {
     pub max_dest_rd_atomic: u8,
     pub communication_established: bool,
     pub inbound: Inbound,
-    /// Ring index of the next receive work request.
-    pub rq_consumer: u16,
 }
 
 /// A queue pair.
@@ -126,9 +122,6 @@ pub struct Responder {
 pub struct QpContext {
     pub state: QpState,
     pub pdn: Pdn,
-    pub send_cqn: Cqn,
-    pub receive_cqn: Cqn,
-    pub signal_all: bool,
     pub access: u32,
     pub pkey_index: u16,
     /// 1 is 256 bytes, 5 is 4096.
@@ -140,13 +133,10 @@ pub struct QpContext {
 }
 
 impl QpContext {
-    pub fn new(pdn: Pdn, send_cqn: Cqn, receive_cqn: Cqn, signal_all: bool) -> Self {
+    pub fn new(pdn: Pdn) -> Self {
         Self {
             state: QpState::Reset,
             pdn,
-            send_cqn,
-            receive_cqn,
-            signal_all,
             access: 0,
             pkey_index: 0,
             path_mtu: 1,
@@ -171,11 +161,8 @@ impl Image for QpContext {
 
     fn encode(&self, out: &mut Writer<'_>) {
         out.u8(self.state.code());
-        out.u8(self.signal_all.into());
         out.u8(self.path_mtu);
         out.u32(self.pdn.0);
-        out.u32(self.send_cqn.0);
-        out.u32(self.receive_cqn.0);
         out.u32(self.access);
         out.u16(self.pkey_index);
         out.u32(self.dest_qpn.0);
@@ -185,8 +172,7 @@ impl Image for QpContext {
     }
 
     fn decode(bytes: &mut Reader<'_>) -> Option<Self> {
-        let (state, signal_all, path_mtu) = (QpState::from_code(bytes.u8()?)?, bytes.flag()?, bytes.u8()?);
-        let (pdn, send_cqn, receive_cqn) = (Pdn(bytes.u32()?), Cqn(bytes.u32()?), Cqn(bytes.u32()?));
+        let (state, path_mtu, pdn) = (QpState::from_code(bytes.u8()?)?, bytes.u8()?, Pdn(bytes.u32()?));
         let (access, pkey_index, dest_qpn) = (bytes.u32()?, bytes.u16()?, Qpn(number24(bytes)?));
         let av = decode_path(bytes)?;
         let requester = decode_requester(bytes)?;
@@ -194,9 +180,6 @@ impl Image for QpContext {
         (1..=5).contains(&path_mtu).then_some(Self {
             state,
             pdn,
-            send_cqn,
-            receive_cqn,
-            signal_all,
             access,
             pkey_index,
             path_mtu,
@@ -250,7 +233,6 @@ fn encode_requester(half: &Requester, out: &mut Writer<'_>) {
     out.u8(half.rnr_retries_left);
     out.u16(half.attempt);
     out.u8(half.max_rd_atomic);
-    out.u16(half.sq_consumer);
 }
 
 fn decode_requester(bytes: &mut Reader<'_>) -> Option<Requester> {
@@ -267,7 +249,6 @@ fn decode_requester(bytes: &mut Reader<'_>) -> Option<Requester> {
         rnr_retries_left: bytes.u8().filter(|count| *count < 8)?,
         attempt: bytes.u16()?,
         max_rd_atomic: bytes.u8()?,
-        sq_consumer: bytes.u16()?,
     })
 }
 
@@ -278,7 +259,6 @@ fn encode_responder(half: &Responder, out: &mut Writer<'_>) {
     out.u8(half.min_rnr_timer);
     out.u8(half.max_dest_rd_atomic);
     out.u8(half.communication_established.into());
-    out.u16(half.rq_consumer);
     let (kind, address, rkey, length, received) = match half.inbound {
         Inbound::None => (INBOUND_NONE, 0, Key(0), 0, 0),
         Inbound::Send { received_bytes } => (INBOUND_SEND, 0, Key(0), 0, received_bytes),
@@ -296,7 +276,7 @@ fn encode_responder(half: &Responder, out: &mut Writer<'_>) {
 fn decode_responder(bytes: &mut Reader<'_>) -> Option<Responder> {
     let (expected_psn, msn) = (psn(bytes)?, number24(bytes).map(Msn::new)?);
     let (nak_outstanding, min_rnr_timer) = (bytes.flag()?, bytes.u8().filter(|code| *code < 32)?);
-    let (max_dest_rd_atomic, communication_established, rq_consumer) = (bytes.u8()?, bytes.flag()?, bytes.u16()?);
+    let (max_dest_rd_atomic, communication_established) = (bytes.u8()?, bytes.flag()?);
     let (kind, address, rkey) = (bytes.u8()?, bytes.u64()?, Key(bytes.u32()?));
     let (length_bytes, received_bytes) = (bytes.u32()?, bytes.u64()?);
     let inbound = match kind {
@@ -316,6 +296,5 @@ fn decode_responder(bytes: &mut Reader<'_>) -> Option<Responder> {
         max_dest_rd_atomic,
         communication_established,
         inbound,
-        rq_consumer,
     })
 }

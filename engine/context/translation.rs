@@ -3,7 +3,7 @@
 use rnic_pcie::Iova;
 
 /// Whose page list a line belongs to, so that it goes when its owner goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     Nobody,
     Key(u32),
@@ -16,6 +16,8 @@ pub enum Owner {
 
 pub const LINE_BYTES: usize = 64;
 const WAYS: usize = 4;
+/// A walk of two levels needs two lines, and several are under way.
+const FEWEST_LINES: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
 struct Line {
@@ -32,16 +34,14 @@ const EMPTY: Line = Line { owner: Owner::Nobody, address: 0, used: 0, entries: [
 pub struct TranslationCache {
     lines: Vec<Line>,
     sets: usize,
-    ways: usize,
     clock: u64,
     filled: bool,
 }
 
 impl TranslationCache {
     pub fn new(lines: usize) -> Self {
-        let ways = WAYS.min(lines.max(1));
-        let sets = (lines / ways).max(1).next_power_of_two();
-        Self { lines: vec![EMPTY; sets * ways], sets, ways, clock: 0, filled: false }
+        let sets = (lines.max(FEWEST_LINES) / WAYS).next_power_of_two();
+        Self { lines: vec![EMPTY; sets * WAYS], sets, clock: 0, filled: false }
     }
 
     pub fn capacity(&self) -> usize {
@@ -56,7 +56,7 @@ impl TranslationCache {
         // Fibonacci hashing: lists of one driver tend to stand at equal offsets of their pages.
         let hash = (address >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let set = hash as usize & (self.sets - 1);
-        set * self.ways..(set + 1) * self.ways
+        set * WAYS..(set + 1) * WAYS
     }
 
     /// The entry at this address, if its line is here.

@@ -113,6 +113,9 @@ pub trait FrontEnd: Send + std::fmt::Debug {
 
     fn decode_command(&self, slot: &[u8]) -> Result<Command, CommandError>;
 
+    /// The command asks for an event when it is done.
+    fn wants_event(&self, slot: &[u8]) -> bool;
+
     /// Writes the completion of the command in `slot_bytes` into `out`.
     fn encode_answer(
         &self,

@@ -8,10 +8,12 @@ use super::timer::Timer;
 use crate::blocks::Block;
 use crate::context::queue_pair::QpContext;
 use crate::engine::Engine;
-use crate::front_end::{CompletionKind, Status};
+use crate::front_end::{Completion, CompletionKind, Status};
 use crate::host::Host;
 use crate::numbers::Qpn;
+use crate::wqe_pool::WqeId;
 use rnic_abi::Diagnostic;
+use rnic_pcie::Cause;
 use rnic_wire::{Msn, NakCode, Psn, RnrTimer, Syndrome};
 
 /// `rnr_retry` 7 means without end.
@@ -28,10 +30,12 @@ impl Engine {
         msn: Msn,
     ) {
         let half = &context.requester;
-        let outstanding = psn.compare(half.unacked_psn) >= 0 && psn.compare(half.fresh_psn) < 0;
-        if !outstanding {
+        if psn.is_before(half.unacked_psn) || !psn.is_before(half.fresh_psn) {
             self.counters.ghost_acks += 1;
             return;
+        }
+        if msn.is_after(half.message_count) {
+            self.msn_disagrees(host, qpn, msn);
         }
         match syndrome {
             Syndrome::Ack { .. } => self.advance(host, qpn, context, psn.add(1), msn),
@@ -54,21 +58,34 @@ impl Engine {
             context.requester.unacked_psn = next;
             context.requester.retries_left = context.requester.retry_cnt;
             context.requester.rnr_retries_left = context.requester.rnr_retry;
-            if context.requester.send_psn.compare(next) < 0 {
+            if context.requester.send_psn.is_before(next) {
+                // What was to be sent again has arrived.
+                self.recall(qpn);
                 context.requester.send_psn = next;
             }
             if context.requester.send_psn == context.requester.fresh_psn {
                 context.requester.attempt = 0;
             }
-            self.retire(host, qpn, context, next, msn);
+            self.retire(host, qpn, next, msn);
             self.restart_or_disarm(host, qpn, context);
-            self.note_drained(host, qpn, context);
+            self.note_drained(host, qpn);
             if let Some(qp) = self.queue_pairs.get_mut(qpn) {
-                qp.rnr_until_ns = None;
+                qp.deadlines.stop(Timer::Rnr);
             }
             self.schedule(qpn);
         }
         self.fail_if_oldest(host, qpn, context);
+    }
+
+    fn recall(&mut self, qpn: Qpn) {
+        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+            qp.recall_transmit();
+        }
+    }
+
+    /// The peer's receiver was not ready, and the time it asked for is not over.
+    fn waits_for_receiver(&self, qpn: Qpn) -> bool {
+        self.queue_pairs.get(qpn).is_some_and(|qp| qp.deadlines.due_ns(Timer::Rnr).is_some())
     }
 
     fn restart_or_disarm(&mut self, host: &mut Host, qpn: Qpn, context: &QpContext) {
@@ -80,34 +97,39 @@ impl Engine {
     }
 
     /// Retires every message whose last packet is before `next`.
-    fn retire(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext, next: Psn, msn: Msn) {
+    fn retire(&mut self, host: &mut Host, qpn: Qpn, next: Psn, msn: Msn) {
         while let Some(entry) = self.retire_one(qpn, next) {
             self.blocks.touch(host.now_ns, Block::ReplayBuffer, qpn.0);
-            self.check_msn(host, qpn, &entry, msn);
-            self.complete_send(host, qpn, context, entry.wqe, Status::Success, None);
+            // The MSN counts completed messages: it must have reached this one.
+            if msn.is_before(entry.message) {
+                self.msn_disagrees(host, qpn, msn);
+            }
+            self.complete_send(host, qpn, entry.wqe, Status::Success, None);
         }
     }
 
     fn retire_one(&mut self, qpn: Qpn, next: Psn) -> Option<ReplayEntry> {
         let replay = &mut self.queue_pairs.get_mut(qpn)?.replay;
-        let done = replay.front()?.last_psn().compare(next) < 0;
+        let done = replay.front()?.last_psn().is_before(next);
         if done { replay.pop_front() } else { None }
     }
 
-    /// The MSN counts completed messages: it must have reached this one. Where it has not, the PSN decides.
-    fn check_msn(&mut self, host: &mut Host, qpn: Qpn, entry: &ReplayEntry, msn: Msn) {
-        if msn.compare(entry.message) < 0 {
-            self.counters.msn_mismatch += 1;
-            self.diagnose(host.now_ns, Diagnostic::MsnDisagrees, qpn.0, msn.get().into());
-        }
+    /// Where the MSN and the PSN disagree the PSN decides.
+    fn msn_disagrees(&mut self, host: &mut Host, qpn: Qpn, msn: Msn) {
+        self.counters.msn_mismatch += 1;
+        self.diagnose(host.now_ns, Diagnostic::MsnDisagrees, qpn.0, msn.get().into());
     }
 
     fn receiver_not_ready(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext, psn: Psn, timer: RnrTimer) {
         self.counters.rcvd_rnr_err += 1;
+        if self.waits_for_receiver(qpn) {
+            return;
+        }
         let half = &mut context.requester;
         if half.rnr_retry != RNR_RETRY_INFINITE {
             if half.rnr_retries_left == 0 {
                 self.counters.retry_rnr_exceeded_err += 1;
+                self.diagnose(host.now_ns, Diagnostic::RnrRetryExceeded, qpn.0, psn.get().into());
                 return self.fail_oldest(host, qpn, context, Status::RnrRetryExceeded, Diagnostic::RnrRetryExceeded);
             }
             half.rnr_retries_left -= 1;
@@ -115,10 +137,7 @@ impl Engine {
         let until = host.now_ns.saturating_add(timer.delay_ns());
         self.go_back(qpn, context, psn);
         self.stop_retry_timer(host, qpn);
-        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
-            qp.rnr_until_ns = Some(until);
-        }
-        self.timers.arm(until, Timer::Rnr(qpn));
+        self.start_timer(qpn, Timer::Rnr, until);
     }
 
     fn refused(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext, psn: Psn, code: NakCode) {
@@ -130,39 +149,54 @@ impl Engine {
             // Nothing that a reliable connection knows.
             _ => return,
         };
+        self.diagnose(host.now_ns, diagnostic, qpn.0, psn.get().into());
         self.fail_oldest(host, qpn, context, status, diagnostic);
     }
 
     fn sequence_refused(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext, psn: Psn) {
         self.counters.rcvd_seq_err += 1;
+        if self.waits_for_receiver(qpn) {
+            return;
+        }
         if context.requester.retries_left == 0 {
-            self.counters.retry_exceeded_err += 1;
-            return self.fail_oldest(host, qpn, context, Status::RetryExceeded, Diagnostic::RetryExceeded);
+            return self.retries_exceeded(host, qpn, context);
         }
         context.requester.retries_left -= 1;
         self.go_back(qpn, context, psn);
         self.start_retry_timer(host, qpn, context);
     }
 
-    /// Completes a send work request that has left the queue.
+    /// Completes a send work request that has left the queue: in silence, or with an entry.
     pub(crate) fn complete_send(
         &mut self,
         host: &mut Host,
         qpn: Qpn,
-        context: &mut QpContext,
-        wqe: u32,
+        wqe: WqeId,
         status: Status,
         diagnostic: Option<Diagnostic>,
     ) {
         let Some(wqe) = self.wqes.remove(wqe) else { return };
-        context.requester.sq_consumer = wqe.slot_index.wrapping_add(wqe.slots);
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
+        qp.sq_consumer = wqe.slot_index.wrapping_add(wqe.slots);
         let (kind, signaled, length_bytes) = match &wqe.work {
             Ok(work) => (CompletionKind::Sent(work.operation), work.signaled, work.length_bytes),
             Err(_) => (CompletionKind::Unknown, true, 0),
         };
-        if status == Status::Success && !signaled && !context.signal_all {
+        if status == Status::Success && !signaled && !qp.signal_all {
             return;
         }
-        self.send_completion(host, qpn, context, wqe.slot_index, kind, status, length_bytes, diagnostic);
+        let completion = Completion {
+            qpn,
+            wqe_index: wqe.slot_index,
+            kind,
+            status,
+            length_bytes,
+            source_qpn: qpn,
+            solicited: false,
+            diagnostic,
+        };
+        let cqn = qp.send_cqn;
+        let cause = Cause::Send { qpn: qpn.0, index: wqe.slot_index, count: 1, attempt: 0 };
+        self.complete(host, cqn, completion, cause);
     }
 }

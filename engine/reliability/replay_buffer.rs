@@ -3,7 +3,7 @@
 //! Entries are in PSN order. An entry is made in the step that hands its first packet to the port and retired when
 //! an acknowledgement covers its last.
 
-use crate::queues::WqeId;
+use crate::wqe_pool::WqeId;
 use rnic_wire::{Msn, Psn};
 use std::collections::VecDeque;
 
@@ -61,10 +61,6 @@ impl ReplayBuffer {
 
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
-    }
-
-    pub fn len(&self) -> usize {
-        self.entries.len()
     }
 
     /// The message a packet belongs to.

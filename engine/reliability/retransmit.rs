@@ -6,6 +6,7 @@ use crate::front_end::Status;
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::{Stop, Waiter};
+use crate::reliability::timer::Timer;
 use rnic_abi::Diagnostic;
 use rnic_pcie::Cause;
 use rnic_wire::Psn;
@@ -18,13 +19,16 @@ impl Engine {
             Err(Stop::Blocked) => return,
             Err(stop) => return self.queue_pair_broken(host, qpn, stop),
         };
+        if self.queue_pairs.get(qpn).is_some_and(|qp| qp.deadlines.due_ns(Timer::Retry).is_some()) {
+            // An acknowledgement came while the context was being fetched.
+            return;
+        }
         let outstanding = context.requester.unacked_psn != context.requester.fresh_psn;
         if !context.state.requests_outstanding() || !outstanding {
             return;
         }
         if context.requester.retries_left == 0 {
-            self.counters.retry_exceeded_err += 1;
-            self.fail_oldest(host, qpn, &mut context, Status::RetryExceeded, Diagnostic::RetryExceeded);
+            self.retries_exceeded(host, qpn, &mut context);
         } else {
             context.requester.retries_left -= 1;
             let from = context.requester.unacked_psn;
@@ -34,13 +38,18 @@ impl Engine {
         self.store_qp(host, qpn, context);
     }
 
+    pub(crate) fn retries_exceeded(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext) {
+        self.counters.retry_exceeded_err += 1;
+        self.diagnose(host.now_ns, Diagnostic::RetryExceeded, qpn.0, context.requester.unacked_psn.get().into());
+        self.fail_oldest(host, qpn, context, Status::RetryExceeded, Diagnostic::RetryExceeded);
+    }
+
     /// The next packet to leave is `psn` again, and everything after it.
     pub(crate) fn go_back(&mut self, qpn: Qpn, context: &mut QpContext, psn: Psn) {
         context.requester.send_psn = psn;
         context.requester.attempt = context.requester.attempt.saturating_add(1);
         if let Some(qp) = self.queue_pairs.get_mut(qpn) {
-            qp.transmit_epoch = qp.transmit_epoch.wrapping_add(1);
-            qp.transmit_plan = None;
+            qp.recall_transmit();
         }
         self.schedule(qpn);
     }

@@ -19,10 +19,18 @@ impl Engine {
         self.blocks.touch(host.now_ns, Block::ResponseGeneration, qpn.0);
         let due = ResponseDue { psn, syndrome, msn: context.responder.msn };
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
+        if is_ack(syndrome) && qp.owed.is_some_and(|owed| !is_ack(owed.syndrome) && owed.psn.is_after(psn)) {
+            // The refusal that waits acknowledges as much, and must not be lost.
+            return;
+        }
         qp.owed = Some(due);
         if !qp.owed_queued {
             qp.owed_queued = true;
             self.responses.push_back(qpn);
         }
     }
+}
+
+const fn is_ack(syndrome: Syndrome) -> bool {
+    matches!(syndrome, Syndrome::Ack { .. })
 }

@@ -8,20 +8,12 @@ use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::Stop;
 use crate::queues::Arrived;
-use rnic_abi::Diagnostic;
 use rnic_pcie::Cause;
 
 impl Engine {
-    pub(crate) fn message_arrived(
-        &mut self,
-        host: &mut Host,
-        qpn: Qpn,
-        context: &mut QpContext,
-        arrival: &Arrival,
-        _psn: u32,
-    ) {
-        let index = context.responder.rq_consumer;
-        context.responder.rq_consumer = index.wrapping_add(1);
+    pub(crate) fn message_arrived(&mut self, host: &mut Host, qpn: Qpn, context: &QpContext, arrival: &Arrival) {
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
+        let index = qp.consume_receive();
         let by_write = matches!(arrival.message, Message::Write { .. });
         let completion = Completion {
             qpn,
@@ -34,7 +26,6 @@ impl Engine {
             diagnostic: None,
         };
         let cause = Cause::Receive { qpn_or_srqn: qpn.0, index };
-        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
         if !by_write {
             qp.receive_wqe = None;
         }
@@ -47,7 +38,7 @@ impl Engine {
         loop {
             let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
             let cqn = qp.receive_cqn;
-            let Some(front) = qp.arrived.front() else { return };
+            let Some(front) = qp.arrived.front() else { break };
             let (waits, index) = (front.waits_for_wqe, front.completion.wqe_index);
             if waits {
                 if self.fetch_receive_wqe(host, qpn, index) == Err(Stop::Blocked) {
@@ -58,6 +49,8 @@ impl Engine {
             let Some(arrived) = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.arrived.pop_front()) else { return };
             self.complete(host, cqn, arrived.completion, arrived.cause);
         }
+        // In the error state, what was posted behind them is flushed.
+        self.flush(host, qpn);
     }
 
     /// The work request of a WRITE with immediate is only used up: its buffer stays untouched.
@@ -66,22 +59,5 @@ impl Engine {
         if let Some(Err(diagnostic)) = wqe.map(|wqe| wqe.list) {
             self.diagnose(host.now_ns, diagnostic, qpn.0, index.into());
         }
-    }
-
-    /// The receive work request in use, or the next one, fails with the message that needed it.
-    pub(crate) fn fail_receive(
-        &mut self,
-        host: &mut Host,
-        qpn: Qpn,
-        context: &mut QpContext,
-        status: Status,
-        diagnostic: Diagnostic,
-    ) {
-        let index = context.responder.rq_consumer;
-        context.responder.rq_consumer = index.wrapping_add(1);
-        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
-            qp.receive_wqe = None;
-        }
-        self.receive_completion(host, qpn, context, index, status, diagnostic);
     }
 }

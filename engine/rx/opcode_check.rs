@@ -42,6 +42,9 @@ pub(crate) fn check(context: &QpContext, in_sequence: &InSequence<'_, '_>) -> Re
     let info = packet.description;
     let (first, last) = (info.position.starts_message(), info.position.ends_message());
     let length_bytes = packet.payload.len() as u32;
+    if u32::from(packet.headers.bth.pad_bytes) != length_bytes.wrapping_neg() & 3 {
+        return Err(Fault::InvalidRequest);
+    }
     let (message, offset) = message_of(context, in_sequence, info.operation, first)?;
     check_length(context, &message, offset, length_bytes, first, last)?;
     let immediate =

@@ -34,6 +34,10 @@ impl Engine {
         };
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
         if qp.inbound_blocked {
+            if self.parked_frames >= self.config.parked_frames {
+                self.counters.rx_dropped_frame += 1;
+                return;
+            }
             qp.inbound.push_back(std::mem::take(frame));
             self.parked_frames += 1;
             return;
@@ -56,9 +60,9 @@ impl Engine {
         loop {
             let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
             qp.inbound_blocked = false;
-            let Some(mut frame) = qp.inbound.pop_front() else { return };
+            let Some(frame) = qp.inbound.pop_front() else { return };
             self.parked_frames -= 1;
-            if self.run_packet(host, qpn, &mut frame) == Err(Stop::Blocked) {
+            if self.run_packet(host, qpn, &frame) == Err(Stop::Blocked) {
                 return self.park(qpn, frame);
             }
         }
@@ -89,8 +93,18 @@ impl Engine {
         Some(qpn)
     }
 
-    /// Runs one packet through the path.
-    fn run_packet(&mut self, host: &mut Host, qpn: Qpn, frame: &mut Frame) -> Result<(), Stop> {
+    /// Runs one packet through the path. What was resolved for it is of no use to the next one.
+    fn run_packet(&mut self, host: &mut Host, qpn: Qpn, frame: &Frame) -> Result<(), Stop> {
+        let ran = self.run_through(host, qpn, frame);
+        if ran != Err(Stop::Blocked)
+            && let Some(qp) = self.queue_pairs.get_mut(qpn)
+        {
+            qp.receive_plan = None;
+        }
+        ran
+    }
+
+    fn run_through(&mut self, host: &mut Host, qpn: Qpn, frame: &Frame) -> Result<(), Stop> {
         // What is left of a queue pair in error takes nothing more.
         if !self.queue_pairs.get(qpn).is_some_and(|qp| qp.state.receives() && !qp.leaving) {
             self.counters.rx_dropped_state += 1;

@@ -1,7 +1,7 @@
 //! RX PSN check: in order, a duplicate, or a gap; and the way of an acknowledgement to `reliability`.
 
 use crate::blocks::Block;
-use crate::context::queue_pair::QpContext;
+use crate::context::queue_pair::{QpContext, QpState};
 use crate::engine::Engine;
 use crate::front_end::EventRecord;
 use crate::host::Host;
@@ -25,10 +25,7 @@ impl Engine {
         self.blocks.touch(host.now_ns, Block::RxPsnCheck, qpn.0);
         let expected = context.responder.expected_psn;
         match packet.headers.bth.psn.compare(expected) {
-            0 => {
-                self.note_established(host, qpn, context);
-                Some(InSequence(packet))
-            }
+            0 => Some(InSequence(packet)),
             ahead if ahead > 0 => {
                 self.counters.out_of_seq_request += 1;
                 // One NAK for a gap: everything until it closes is dropped in silence.
@@ -50,12 +47,11 @@ impl Engine {
     }
 
     /// The first valid packet in RTR tells the driver that the peer is there.
-    fn note_established(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext) {
-        context.responder.nak_outstanding = false;
+    pub(crate) fn note_established(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext) {
         if !context.responder.communication_established {
             context.responder.communication_established = true;
-            if context.state == crate::context::queue_pair::QpState::Rtr {
-                self.async_event(host, qpn, EventRecord::CommunicationEstablished { qpn: qpn.0 }, Cause::Maintenance);
+            if context.state == QpState::Rtr {
+                self.async_event(host, EventRecord::CommunicationEstablished { qpn: qpn.0 }, Cause::Maintenance);
             }
         }
     }

@@ -3,7 +3,6 @@
 //! In: a SEND, or the last packet of a WRITE with immediate. Out: for a SEND the scatter list, when it has been
 //! read; a WRITE's completion waits for the read behind its payload.
 
-use crate::context::queue_pair::QpContext;
 use crate::context::translation::Owner;
 use crate::engine::Engine;
 use crate::host::Host;
@@ -18,15 +17,14 @@ const WQE_BYTES: usize = 128;
 
 impl Engine {
     /// Posted and not used: decided on indices, nothing is read.
-    pub(crate) fn receive_posted(&self, qpn: Qpn, context: &QpContext) -> bool {
-        let held = self.queue_pairs.get(qpn).is_some_and(|qp| qp.receive_wqe.is_some());
-        held || self.queue_pairs.get(qpn).is_some_and(|qp| qp.rq_producer != context.responder.rq_consumer)
+    pub(crate) fn receive_posted(&self, qpn: Qpn) -> bool {
+        self.queue_pairs.get(qpn).is_some_and(|qp| qp.rq_producer != qp.rq_consumer)
     }
 
     /// Reads the receive work request at `index`, once; `Ok` when it is there.
     pub(crate) fn fetch_receive_wqe(&mut self, host: &mut Host, qpn: Qpn, index: u16) -> Result<(), Stop> {
         let Some(qp) = self.queue_pairs.get(qpn) else { return Ok(()) };
-        if qp.receive_wqe.is_some() {
+        if qp.receive_wqe.as_ref().is_some_and(|wqe| wqe.index == index) {
             return Ok(());
         }
         if qp.receive_fetching {
@@ -37,7 +35,7 @@ impl Engine {
             return Err(Stop::Blocked);
         }
         if read.is_err() {
-            self.keep_receive_wqe(qpn, None);
+            self.keep_receive_wqe(qpn, index, None);
         }
         Ok(())
     }
@@ -56,35 +54,35 @@ impl Engine {
         let mut bytes = [0; WQE_BYTES];
         match host.port.read(Origin::new(Class::RecvWqeFetch, cause), &pieces, &mut bytes[..length]) {
             Ok(Submitted::Ready) => {
-                self.keep_receive_wqe(qpn, Some(&bytes[..length]));
+                self.keep_receive_wqe(qpn, index, Some(&bytes[..length]));
                 Ok(())
             }
             Ok(Submitted::Pending(tag)) => {
                 if let Some(qp) = self.queue_pairs.get_mut(qpn) {
                     qp.receive_fetching = true;
                 }
-                self.pending.insert(tag, Awaited::ReceiveWqe { qpn });
+                self.pending.insert(tag, Awaited::ReceiveWqe { qpn, index });
                 Err(Stop::Blocked)
             }
             Err(_) => Err(FAULT),
         }
     }
 
-    fn keep_receive_wqe(&mut self, qpn: Qpn, bytes: Option<&[u8]>) {
+    fn keep_receive_wqe(&mut self, qpn: Qpn, index: u16, bytes: Option<&[u8]>) {
         let list = match bytes {
             Some(bytes) => self.front_end.decode_receive(bytes),
             None => Err(Diagnostic::ReceiveFetchFault),
         };
         if let Some(qp) = self.queue_pairs.get_mut(qpn) {
             qp.receive_fetching = false;
-            qp.receive_wqe = Some(ReceiveWqe { list });
+            qp.receive_wqe = Some(ReceiveWqe { index, list });
         }
     }
 
     /// A read that was in flight is back, or the translation that it waited for.
-    pub(crate) fn receive_wqe_arrived(&mut self, host: &mut Host, qpn: Qpn, arrived: Option<Option<&[u8]>>) {
-        if let Some(bytes) = arrived {
-            self.keep_receive_wqe(qpn, bytes);
+    pub(crate) fn receive_wqe_arrived(&mut self, host: &mut Host, qpn: Qpn, arrived: Option<(u16, Option<&[u8]>)>) {
+        if let Some((index, bytes)) = arrived {
+            self.keep_receive_wqe(qpn, index, bytes);
         }
         self.finish_arrived(host, qpn);
         self.resume_inbound(host, qpn);

@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::Stop;
-use rnic_wire::{ParsedPacket, RnrTimer, Syndrome};
+use rnic_wire::{ParsedPacket, Psn, RnrTimer, Syndrome};
 
 impl Engine {
     /// Blocked means that nothing has changed and the packet runs again.
@@ -24,11 +24,13 @@ impl Engine {
         let arrival = match opcode_check::check(context, &in_sequence) {
             Ok(arrival) => arrival,
             Err(fault) => {
-                self.responder_fault(host, qpn, context, packet.headers.bth.psn, fault);
+                self.responder_fault(host, qpn, context, packet.headers.bth.psn, fault, false);
                 return Ok(());
             }
         };
-        self.execute(host, qpn, context, packet, &arrival)
+        self.execute(host, qpn, context, packet, &arrival)?;
+        self.note_established(host, qpn, context);
+        Ok(())
     }
 
     fn execute(
@@ -41,8 +43,10 @@ impl Engine {
     ) -> Result<(), Stop> {
         let psn = packet.headers.bth.psn;
         let needs_receive = (arrival.message == Message::Send && arrival.first) || arrival.completes_receive();
-        if needs_receive && !self.receive_posted(qpn, context) {
+        if needs_receive && !self.receive_posted(qpn) {
             self.counters.send_rnr_err += 1;
+            // What follows is out of sequence because of this: it is dropped in silence.
+            context.responder.nak_outstanding = true;
             let timer = RnrTimer::new(context.responder.min_rnr_timer);
             self.owe(host, qpn, context, psn, Syndrome::RnrNak { timer });
             return Ok(());
@@ -52,13 +56,15 @@ impl Engine {
             if self.queue_pairs.get(qpn).is_some_and(|qp| qp.arrived.iter().any(|item| item.waits_for_wqe)) {
                 return Err(Stop::Blocked);
             }
-            self.fetch_receive_wqe(host, qpn, context.responder.rq_consumer)?;
+            let index = self.queue_pairs.get(qpn).map_or(0, |qp| qp.rq_consumer);
+            self.fetch_receive_wqe(host, qpn, index)?;
         }
         let authorized = match self.authorize(host, qpn, context, arrival, psn.get()) {
             Ok(authorized) => authorized,
             Err(Refused::Blocked) => return Err(Stop::Blocked),
             Err(Refused::Fault(fault)) => {
-                self.responder_fault(host, qpn, context, psn, fault);
+                let uses_receive = arrival.message == Message::Send;
+                self.responder_fault(host, qpn, context, psn, fault, uses_receive);
                 return Ok(());
             }
         };
@@ -68,7 +74,7 @@ impl Engine {
             self.owe_ack(host, qpn, context, psn);
         }
         if arrival.completes_receive() {
-            self.message_arrived(host, qpn, context, arrival, psn.get());
+            self.message_arrived(host, qpn, context, arrival);
         }
         Ok(())
     }
@@ -77,6 +83,7 @@ impl Engine {
     fn advance_responder(&mut self, context: &mut QpContext, arrival: &Arrival) {
         let half = &mut context.responder;
         half.expected_psn = half.expected_psn.add(1);
+        half.nak_outstanding = false;
         if arrival.last {
             half.msn = half.msn.add(1);
             half.inbound = Inbound::None;
@@ -97,8 +104,9 @@ impl Engine {
         host: &mut Host,
         qpn: Qpn,
         context: &mut QpContext,
-        psn: rnic_wire::Psn,
+        psn: Psn,
         fault: Fault,
+        uses_receive: bool,
     ) {
         let consequence = fault.consequence();
         match fault {
@@ -108,8 +116,8 @@ impl Engine {
         }
         self.diagnose(host.now_ns, consequence.diagnostic, qpn.0, psn.get().into());
         self.owe(host, qpn, context, psn, Syndrome::Nak { code: consequence.nak });
-        if let Some(status) = consequence.receive_status {
-            self.fail_receive(host, qpn, context, status, consequence.diagnostic);
+        if let Some(status) = consequence.receive_status.filter(|_| uses_receive) {
+            self.fail_receive(host, qpn, status, consequence.diagnostic);
         }
         self.enter_error(host, qpn, context, consequence.event(qpn));
     }

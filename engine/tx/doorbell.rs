@@ -2,9 +2,10 @@
 //! the work request is taken from the line itself.
 
 use crate::context::queue_pair::QpState;
-use crate::engine::{Engine, HostWrite};
+use crate::engine::Engine;
 use crate::front_end::DoorbellForm;
 use crate::host::Host;
+use crate::host_access::HostWrite;
 use crate::numbers::Qpn;
 use rnic_abi::Diagnostic;
 use rnic_pcie::{Cause, Class, Origin};

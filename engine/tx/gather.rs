@@ -11,8 +11,9 @@ use crate::front_end::Body;
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::{Awaited, Stop};
+use crate::queues::TransmitState;
 use rnic_abi::Diagnostic;
-use rnic_pcie::{Cause, Class, Origin, Submitted};
+use rnic_pcie::{Class, Origin, Submitted};
 use rnic_wire::Frame;
 use std::ops::Range;
 
@@ -28,7 +29,6 @@ pub(crate) struct Gathering {
 }
 
 impl Engine {
-    #[allow(clippy::too_many_arguments)]
     pub(crate) fn gather(
         &mut self,
         host: &mut Host,
@@ -37,7 +37,6 @@ impl Engine {
         plan: Option<&Plan>,
         frame: &mut Frame,
         payload: Range<usize>,
-        cause: Cause,
     ) -> Result<(), Stop> {
         if payload.is_empty() {
             return Ok(());
@@ -48,11 +47,13 @@ impl Engine {
         };
         self.blocks.touch(host.now_ns, Block::DmaEngine, qpn.0);
         self.blocks.touch(host.now_ns, Block::SystemIommu, qpn.0);
-        let origin = Origin::new(Class::PayloadRead, cause);
+        let origin = Origin::new(Class::PayloadRead, segment.cause(qpn));
         match host.port.read(origin, &plan.ranges, &mut frame.bytes_mut()[payload.clone()]) {
             Ok(Submitted::Ready) => Ok(()),
             Ok(Submitted::Pending(tag)) => {
-                let epoch = self.queue_pairs.get(qpn).map_or(0, |qp| qp.transmit_epoch);
+                let Some(qp) = self.queue_pairs.get_mut(qpn) else { return Err(Stop::Blocked) };
+                qp.transmit = TransmitState::Gathering;
+                let epoch = qp.transmit_epoch;
                 let frame = std::mem::take(frame);
                 let gathering = Gathering { qpn, segment: *segment, frame, payload, epoch };
                 self.pending.insert(tag, Awaited::Gather(Box::new(gathering)));
@@ -66,7 +67,9 @@ impl Engine {
         let work = self.wqes.get(segment.wqe).and_then(|wqe| wqe.work.as_ref().ok());
         if let Some(Body::Inline(data)) = work.map(|work| &work.body) {
             let from = segment.offset as usize;
-            into.copy_from_slice(&data[from..from + into.len()]);
+            if let Some(bytes) = data.get(from..from + into.len()) {
+                into.copy_from_slice(bytes);
+            }
         }
     }
 }

@@ -13,7 +13,6 @@ use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::{Stop, Waiter};
 use rnic_abi::Diagnostic;
-use rnic_pcie::Cause;
 
 impl Engine {
     /// The ranges of a segment's bytes; `None` for inline data, which need none.
@@ -23,10 +22,10 @@ impl Engine {
         qpn: Qpn,
         context: &QpContext,
         segment: &Segment,
-        cause: Cause,
     ) -> Result<Option<Plan>, Stop> {
         let Some(elements) = self.elements_of(segment) else { return Ok(None) };
-        let accessor = Accessor { pdn: context.pdn, right: Right::LocalRead, cause, waiter: Waiter::Transmit(qpn) };
+        let (cause, waiter) = (segment.cause(qpn), Waiter::Transmit(qpn));
+        let accessor = Accessor { pdn: context.pdn, right: Right::LocalRead, cause, waiter };
         let kept = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.transmit_plan.take());
         let mut plan = kept.map_or_else(Plan::default, |plan| *plan);
         let mut resolved = Ok(());

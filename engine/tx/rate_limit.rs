@@ -14,7 +14,7 @@ impl Engine {
         match self.rate_limits.consult(qpn, host.now_ns) {
             Gate::Open => true,
             Gate::ClosedUntil(until_ns) => {
-                self.timers.arm(until_ns, Timer::Rate(qpn));
+                self.start_timer(qpn, Timer::Rate, until_ns);
                 false
             }
         }

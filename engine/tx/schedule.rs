@@ -7,6 +7,7 @@ use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::{Stop, Waiter};
 use crate::queues::TransmitState;
+use crate::reliability::timer::Timer;
 use rnic_pcie::Cause;
 use rnic_wire::Frame;
 
@@ -30,12 +31,6 @@ impl Engine {
         }
     }
 
-    pub(crate) fn schedule_if_waiting(&mut self, qpn: Qpn) {
-        if self.queue_pairs.get(qpn).is_some_and(|qp| !qp.waiting.is_empty()) {
-            self.schedule(qpn);
-        }
-    }
-
     /// Gives the next queue pair its turn. False when none has anything to send.
     pub(crate) fn transmit_turn(&mut self, host: &mut Host, frame: &mut Frame) -> bool {
         while let Some(qpn) = self.ready.pop_front() {
@@ -48,7 +43,9 @@ impl Engine {
                 }
                 Ok(Turn::Idle) => {}
                 Err(Stop::Blocked) => {
-                    if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+                    // Unless it is being gathered: that read comes back by itself.
+                    let qp = self.queue_pairs.get_mut(qpn);
+                    if let Some(qp) = qp.filter(|qp| qp.transmit == TransmitState::Idle) {
                         qp.transmit = TransmitState::Blocked;
                     }
                 }
@@ -62,14 +59,6 @@ impl Engine {
         let Some(state) = self.queue_pairs.get(qpn).filter(|qp| !qp.leaving).map(|qp| qp.state) else {
             return Ok(Turn::Idle);
         };
-        if state == QpState::Err {
-            let mut context = self.load_qp(host, qpn, Cause::Maintenance, Waiter::Transmit(qpn))?;
-            self.flush_sends(host, qpn, &mut context);
-            self.flush_receives(host, qpn, &mut context);
-            self.store_qp(host, qpn, context);
-            self.fetch_work(host, qpn);
-            return Ok(Turn::Idle);
-        }
         if !self.has_work(qpn, state) {
             return Ok(Turn::Idle);
         }
@@ -82,7 +71,8 @@ impl Engine {
     fn has_work(&self, qpn: Qpn, state: QpState) -> bool {
         self.queue_pairs.get(qpn).is_some_and(|qp| {
             let fresh = state.sends() && !qp.waiting.is_empty();
-            (fresh || (state.requests_outstanding() && !qp.replay.is_empty())) && qp.rnr_until_ns.is_none()
+            (fresh || (state.requests_outstanding() && !qp.replay.is_empty()))
+                && qp.deadlines.due_ns(Timer::Rnr).is_none()
         })
     }
 
@@ -99,6 +89,6 @@ impl Engine {
     /// Packets that may leave before an acknowledgement must come.
     pub(crate) fn window_open(&self, context: &QpContext) -> bool {
         let half = &context.requester;
-        (half.send_psn.compare(half.unacked_psn) as u32) < self.config.window_packets
+        half.send_psn.distance_from(half.unacked_psn) < self.config.window_packets
     }
 }

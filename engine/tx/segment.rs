@@ -7,13 +7,16 @@ use crate::context::queue_pair::QpContext;
 use crate::engine::Engine;
 use crate::front_end::Operation;
 use crate::numbers::Qpn;
-use crate::queues::WqeId;
+use crate::wqe_pool::{FetchedWqe, WqeId};
+use rnic_pcie::Cause;
 use rnic_wire::{Opcode, Psn};
 
 /// One packet to be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub wqe: WqeId,
+    /// Ring index of the work request.
+    pub slot_index: u16,
     pub psn: Psn,
     pub opcode: Opcode,
     pub first_psn: Psn,
@@ -29,6 +32,22 @@ pub(crate) struct Segment {
     pub attempt: u16,
 }
 
+impl Segment {
+    /// Why whatever is done for this packet is done.
+    pub fn cause(&self, qpn: Qpn) -> Cause {
+        Cause::Send { qpn: qpn.0, index: self.slot_index, count: 1, attempt: self.attempt }
+    }
+}
+
+/// A message as segmentation sees it.
+struct Outgoing<'a> {
+    id: WqeId,
+    wqe: &'a FetchedWqe,
+    first_psn: Psn,
+    /// It has no replay entry yet.
+    fresh: bool,
+}
+
 impl Engine {
     /// The next packet, or `None` when there is nothing (more) to send.
     pub(crate) fn next_segment(&mut self, qpn: Qpn, context: &QpContext) -> Option<Segment> {
@@ -36,16 +55,12 @@ impl Engine {
         let sends = context.state.sends();
         let qp = self.queue_pairs.get_mut(qpn)?;
         if let Some(entry) = qp.replay.find(psn) {
-            let work = self.wqes.get(entry.wqe)?.work.as_ref().ok()?;
-            let (operation, length) = (work.operation, work.length_bytes);
-            return Some(cut(context, operation, length, entry.wqe, entry.first_psn, psn, false));
+            let wqe = self.wqes.get(entry.wqe)?;
+            return Outgoing { id: entry.wqe, wqe, first_psn: entry.first_psn, fresh: false }.cut(context);
         }
-        if !sends {
-            return None;
-        }
-        let id = *qp.waiting.front()?;
-        let work = self.wqes.get(id)?.work.as_ref().ok()?;
-        Some(cut(context, work.operation, work.length_bytes, id, psn, psn, true))
+        let id = *qp.waiting.front().filter(|_| sends)?;
+        let wqe = self.wqes.get(id)?;
+        Outgoing { id, wqe, first_psn: psn, fresh: true }.cut(context)
     }
 }
 
@@ -54,33 +69,31 @@ pub(crate) fn packets_of(length_bytes: u32, path_mtu_bytes: u32) -> u32 {
     length_bytes.div_ceil(path_mtu_bytes).max(1)
 }
 
-fn cut(
-    context: &QpContext,
-    operation: Operation,
-    length: u32,
-    wqe: WqeId,
-    first_psn: Psn,
-    psn: Psn,
-    fresh_message: bool,
-) -> Segment {
-    let mtu = context.path_mtu_bytes();
-    let packets = packets_of(length, mtu);
-    let number = psn.compare(first_psn) as u32;
-    let offset = u64::from(number) * u64::from(mtu);
-    let (first, last) = (number == 0, number + 1 == packets);
-    let again = psn.compare(context.requester.fresh_psn) < 0;
-    Segment {
-        wqe,
-        psn,
-        opcode: opcode(operation, first, last),
-        first_psn,
-        packets,
-        offset,
-        length_bytes: if last { (u64::from(length) - offset) as u32 } else { mtu },
-        first,
-        last,
-        fresh_message,
-        attempt: if again { context.requester.attempt.max(1) } else { 0 },
+impl Outgoing<'_> {
+    /// The packet that carries `send_psn`.
+    fn cut(&self, context: &QpContext) -> Option<Segment> {
+        let work = self.wqe.work.as_ref().ok()?;
+        let psn = context.requester.send_psn;
+        let mtu = context.path_mtu_bytes();
+        let packets = packets_of(work.length_bytes, mtu);
+        let number = psn.distance_from(self.first_psn);
+        let offset = u64::from(number) * u64::from(mtu);
+        let (first, last) = (number == 0, number + 1 == packets);
+        let again = psn.is_before(context.requester.fresh_psn);
+        Some(Segment {
+            wqe: self.id,
+            slot_index: self.wqe.slot_index,
+            psn,
+            opcode: opcode(work.operation, first, last),
+            first_psn: self.first_psn,
+            packets,
+            offset,
+            length_bytes: if last { (u64::from(work.length_bytes) - offset) as u32 } else { mtu },
+            first,
+            last,
+            fresh_message: self.fresh,
+            attempt: if again { context.requester.attempt.max(1) } else { 0 },
+        })
     }
 }
 

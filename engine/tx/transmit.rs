@@ -1,6 +1,7 @@
 //! Transmit: the last steps of a packet. In: a scheduled queue pair. Out: a frame in the port's hands, and in the
 //! same step the replay entry, the timer and the moved PSN.
 
+use super::gather::Gathering;
 use super::schedule::Turn;
 use super::segment::Segment;
 use crate::blocks::Block;
@@ -12,7 +13,6 @@ use crate::numbers::Qpn;
 use crate::pending::{Stop, Waiter};
 use crate::queues::{Failing, TransmitState};
 use crate::reliability::replay_buffer::ReplayEntry;
-use crate::tx::gather::Gathering;
 use rnic_abi::Diagnostic;
 use rnic_pcie::Cause;
 use rnic_wire::Frame;
@@ -33,9 +33,7 @@ impl Engine {
         if !self.gate_open(host, qpn) {
             return Ok(Turn::Idle);
         }
-        let index = self.wqes.get(segment.wqe).map_or(0, |wqe| wqe.slot_index);
-        let cause = Cause::Send { qpn: qpn.0, index, count: 1, attempt: segment.attempt };
-        match self.fill_frame(host, qpn, &context, &segment, frame, cause) {
+        match self.fill_frame(host, qpn, &context, &segment, frame) {
             Ok(()) => {
                 self.handed_over(host, qpn, &mut context, &segment, frame);
                 self.store_qp(host, qpn, context);
@@ -57,11 +55,10 @@ impl Engine {
         context: &QpContext,
         segment: &Segment,
         frame: &mut Frame,
-        cause: Cause,
     ) -> Result<(), Stop> {
-        let plan = self.gather_ranges(host, qpn, context, segment, cause)?;
+        let plan = self.gather_ranges(host, qpn, context, segment)?;
         let payload = self.build_request(qpn, context, segment, frame)?;
-        self.gather(host, qpn, segment, plan.as_ref(), frame, payload, cause)
+        self.gather(host, qpn, segment, plan.as_ref(), frame, payload)
     }
 
     /// Replay entry, timer and PSN, in the step that hands the frame to the port.
@@ -79,46 +76,45 @@ impl Engine {
             qp.replay.push(ReplayEntry { wqe, first_psn, packets, message });
         }
         self.blocks.touch(host.now_ns, Block::ReplayBuffer, qpn.0);
-        let next = segment.psn.add(1);
+        let next = segment.psn.next();
         context.requester.send_psn = next;
-        if next.compare(context.requester.fresh_psn) > 0 {
+        if next.is_after(context.requester.fresh_psn) {
             context.requester.fresh_psn = next;
         }
         self.rate_limits.charge(qpn, host.now_ns, frame.bytes().len() as u32);
         self.ensure_retry_timer(host, qpn, context);
     }
 
-    /// A message that could not be understood or read fails when it is the oldest; nothing after it leaves.
+    /// A message that could not be read fails when it is the oldest; nothing from this packet on leaves.
     fn message_fails(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext, segment: &Segment, stop: Stop) {
         let (status, diagnostic) = match stop {
             Stop::Refused(refusal) => (Status::LocalProtection, self.local_refusal(refusal)),
+            // The path, not the message.
+            Stop::Broken(Diagnostic::ModifyValue) => (Status::LocalQpOperation, Diagnostic::ModifyValue),
             Stop::Broken(diagnostic) => (Status::LocalProtection, diagnostic),
             Stop::Blocked => return,
         };
         self.diagnose(host.now_ns, diagnostic, qpn.0, segment.offset);
         if let Some(qp) = self.queue_pairs.get_mut(qpn) {
-            qp.failing = Some(Failing { status, diagnostic, begun: !segment.fresh_message });
+            qp.failing = Some(Failing { wqe: segment.wqe, psn: segment.psn, status, diagnostic });
         }
         self.fail_if_oldest(host, qpn, context);
         self.store_qp(host, qpn, *context);
     }
 
-    /// True when a message has failed, or the next one cannot be understood: nothing more may leave.
+    /// True when a message has failed, or the next one cannot be understood: nothing from there on may leave.
     fn stopped_by_failure(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext) -> bool {
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return true };
-        if qp.failing.is_some() {
-            // What is in flight may still have to be sent again before the failed one.
-            return context.requester.send_psn == context.requester.fresh_psn;
+        let psn = context.requester.send_psn;
+        if let Some(failing) = qp.failing {
+            // What is in flight before it may still have to be sent again.
+            return !psn.is_before(failing.psn);
         }
-        let at_end = context.requester.send_psn == context.requester.fresh_psn
-            && qp.replay.back().is_none_or(|entry| entry.next_psn() == context.requester.send_psn);
-        let next = qp.waiting.front().and_then(|id| self.wqes.get(*id));
-        let Some(Err(diagnostic)) = next.map(|wqe| &wqe.work) else { return false };
-        if !at_end {
-            return false;
-        }
+        let begins_next = context.state.sends() && qp.replay.back().is_none_or(|entry| entry.next_psn() == psn);
+        let Some(wqe) = qp.waiting.front().copied().filter(|_| begins_next) else { return false };
+        let Some(Err(diagnostic)) = self.wqes.get(wqe).map(|fetched| &fetched.work) else { return false };
         let diagnostic = *diagnostic;
-        qp.failing = Some(Failing { status: Status::LocalQpOperation, diagnostic, begun: false });
+        qp.failing = Some(Failing { wqe, psn, status: Status::LocalQpOperation, diagnostic });
         self.diagnose(host.now_ns, diagnostic, qpn.0, 0);
         self.fail_if_oldest(host, qpn, context);
         self.store_qp(host, qpn, *context);
@@ -126,74 +122,81 @@ impl Engine {
     }
 
     /// A gather that was in flight is back: the packet leaves, unless the queue pair has gone back meanwhile.
-    pub(crate) fn gathered(&mut self, host: &mut Host, mut gathering: Gathering, bytes: Option<&[u8]>) {
+    pub(crate) fn gathered(&mut self, host: &mut Host, mut gathering: Box<Gathering>, bytes: Option<&[u8]>) {
         let qpn = gathering.qpn;
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
-        if qp.transmit_epoch != gathering.epoch || qp.leaving {
-            self.unblock_transmit(qpn);
-            return self.schedule(qpn);
+        if qp.transmit_epoch != gathering.epoch {
+            return self.end_gathering(qpn);
         }
-        match bytes {
-            Some(bytes) if bytes.len() == gathering.payload.len() => {
+        match bytes.filter(|bytes| bytes.len() == gathering.payload.len()) {
+            Some(bytes) => {
                 gathering.frame.bytes_mut()[gathering.payload.clone()].copy_from_slice(bytes);
-                self.staged.push_back(gathering);
+                qp.gathered = Some(gathering);
+                self.staged.push_back(qpn);
             }
-            _ => {
-                self.unblock_transmit(qpn);
-                self.gather_failed(host, gathering);
-            }
+            None => self.gather_failed(host, &gathering),
         }
     }
 
-    fn gather_failed(&mut self, host: &mut Host, gathering: Gathering) {
+    fn gather_failed(&mut self, host: &mut Host, gathering: &Gathering) {
         let qpn = gathering.qpn;
-        match self.load_qp(host, qpn, Cause::Maintenance, Waiter::Transmit(qpn)) {
+        let cause = gathering.segment.cause(qpn);
+        match self.load_qp(host, qpn, cause, Waiter::Transmit(qpn)) {
             Ok(mut context) => {
                 let stop = Stop::Broken(Diagnostic::PayloadFault);
                 self.message_fails(host, qpn, &mut context, &gathering.segment, stop);
+                self.end_gathering(qpn);
             }
             // The turn after the context's fill reads again, and meets the fault again.
-            Err(Stop::Blocked) => self.block_transmit(qpn),
+            Err(Stop::Blocked) => {
+                if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+                    qp.transmit = TransmitState::Blocked;
+                }
+            }
             Err(stop) => self.queue_pair_broken(host, qpn, stop),
         }
     }
 
-    fn block_transmit(&mut self, qpn: Qpn) {
-        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
-            qp.transmit = TransmitState::Blocked;
+    /// While a packet is being gathered, and until it leaves, its queue pair has no other turn; now it has.
+    fn end_gathering(&mut self, qpn: Qpn) {
+        let qp = self.queue_pairs.get_mut(qpn);
+        if let Some(qp) = qp.filter(|qp| qp.transmit == TransmitState::Gathering) {
+            qp.transmit = TransmitState::Idle;
+            self.schedule(qpn);
         }
     }
 
-    /// While a packet is being gathered, and until it leaves, its queue pair has no other turn.
-    fn unblock_transmit(&mut self, qpn: Qpn) {
-        if let Some(qp) = self.queue_pairs.get_mut(qpn)
-            && qp.transmit == TransmitState::Blocked
-        {
-            qp.transmit = TransmitState::Idle;
+    /// The context of a staged packet is there.
+    pub(crate) fn restage(&mut self, qpn: Qpn) {
+        if self.queue_pairs.get(qpn).is_some_and(|qp| qp.gathered.is_some()) {
+            self.staged.push_back(qpn);
         }
     }
 
     /// Hands a packet over whose payload came late.
     pub(crate) fn transmit_staged(&mut self, host: &mut Host, frame: &mut Frame) -> bool {
-        while let Some(mut gathering) = self.staged.pop_front() {
-            let qpn = gathering.qpn;
-            self.unblock_transmit(qpn);
-            let Some(qp) = self.queue_pairs.get(qpn) else { continue };
-            if qp.transmit_epoch != gathering.epoch || qp.leaving {
-                self.schedule(qpn);
+        while let Some(qpn) = self.staged.pop_front() {
+            let Some(qp) = self.queue_pairs.get_mut(qpn) else { continue };
+            let Some(mut gathering) = qp.gathered.take() else { continue };
+            if qp.transmit_epoch != gathering.epoch {
+                self.end_gathering(qpn);
                 continue;
             }
-            match self.load_qp(host, qpn, Cause::Maintenance, Waiter::Transmit(qpn)) {
+            let cause: Cause = gathering.segment.cause(qpn);
+            match self.load_qp(host, qpn, cause, Waiter::Staged(qpn)) {
                 Ok(mut context) => {
                     std::mem::swap(frame, &mut gathering.frame);
                     self.handed_over(host, qpn, &mut context, &gathering.segment, frame);
                     self.store_qp(host, qpn, context);
-                    self.schedule(qpn);
+                    self.end_gathering(qpn);
                     self.fetch_work(host, qpn);
                     return true;
                 }
-                // The packet is gathered anew once the context is back.
-                Err(Stop::Blocked) => self.block_transmit(qpn),
+                Err(Stop::Blocked) => {
+                    if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+                        qp.gathered = Some(gathering);
+                    }
+                }
                 Err(stop) => self.queue_pair_broken(host, qpn, stop),
             }
         }

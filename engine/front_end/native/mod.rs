@@ -54,6 +54,10 @@ impl FrontEnd for Native {
         commands::decode(slot)
     }
 
+    fn wants_event(&self, slot: &[u8]) -> bool {
+        slot.get(1).is_some_and(|flags| flags & command::COMMAND_NOTIFY != 0)
+    }
+
     fn encode_answer(
         &self,
         slot: u16,

@@ -1,0 +1,116 @@
+//! The host's accesses to the BARs. In: bytes at an offset. Out: the part of the engine that they are for.
+
+use crate::command::CommandQueue;
+use crate::engine::Engine;
+use crate::front_end::{Input, RegisterView};
+use crate::host::Host;
+use crate::queues::ArmRequest;
+use rnic_abi::Diagnostic;
+use rnic_pcie::{Cause, Class, DmaPort, HostAccess, Observed, Origin};
+
+/// A write by the host to a BAR, after write combining.
+#[derive(Clone, Copy, Debug)]
+pub struct HostWrite<'a> {
+    pub bar: u8,
+    pub offset: u64,
+    pub data: &'a [u8],
+    /// How it was seen to arrive.
+    pub observed: Observed,
+    /// Part of a 64-byte line that did not arrive whole.
+    pub torn: bool,
+}
+
+impl HostWrite<'_> {
+    pub(crate) fn count(&self, host: &mut Host, origin: Origin) {
+        let access = HostAccess::Write { address: self.offset, bytes: self.data.len() as u32 };
+        host.port.count(origin, self.bar, access, self.observed);
+    }
+}
+
+impl Engine {
+    /// A posted write by the host.
+    pub fn handle_write(&mut self, now_ns: u64, port: &mut dyn DmaPort, access: &HostWrite) {
+        let host = &mut Host { port, now_ns };
+        let view = self.register_view(now_ns);
+        match self.front_end.write(access.bar, access.offset, access.data, &view) {
+            Ok(input) => self.handle_input(host, access, input),
+            Err(diagnostic) => {
+                access.count(host, Origin::new(Class::RegisterWrite, Cause::Maintenance));
+                self.diagnose(now_ns, diagnostic, access.offset as u32, access.data.len() as u64);
+            }
+        }
+        self.settle(host);
+    }
+
+    /// A read by the host. What does not exist reads as zero.
+    pub fn handle_read(&mut self, now_ns: u64, port: &mut dyn DmaPort, bar: u8, offset: u64, data: &mut [u8]) {
+        let bytes = data.len() as u32;
+        let origin = Origin::new(Class::RegisterRead, Cause::Maintenance);
+        port.count(origin, bar, HostAccess::Read { address: offset, bytes }, Observed { messages: 1, bytes });
+        let view = self.register_view(now_ns);
+        if let Err(diagnostic) = self.front_end.read(bar, offset, data, &view) {
+            self.diagnose(now_ns, diagnostic, offset as u32, bytes.into());
+        }
+    }
+
+    fn register_view(&self, now_ns: u64) -> RegisterView {
+        let last = self.diagnostics.last;
+        RegisterView {
+            now_ns,
+            enabled: self.enabled,
+            fatal: self.fatal,
+            link_up: self.link_up,
+            mac: self.config.mac,
+            doorbell_pages: self.config.doorbell_pages,
+            vectors: self.config.vectors.into(),
+            port_mtu_bytes: 4096,
+            last_diagnostic: last.map_or(0, |(diagnostic, _)| diagnostic.number()),
+            last_object: last.map_or(0, |(_, object)| object),
+        }
+    }
+
+    fn handle_input(&mut self, host: &mut Host, access: &HostWrite, input: Input) {
+        let register = Origin::new(Class::RegisterWrite, Cause::Maintenance);
+        if !self.enabled && access.bar == rnic_abi::registers::BAR_DOORBELLS {
+            access.count(host, register);
+            return self.diagnose(host.now_ns, Diagnostic::DeviceDisabled, access.offset as u32, 0);
+        }
+        match input {
+            Input::Send { page, qpn, producer, form } => self.send_doorbell(host, access, page, qpn, producer, form),
+            Input::Receive { page, qpn, producer } => self.receive_doorbell(host, access, page, qpn, producer),
+            Input::ArmCq { page, cqn, consumer, sequence, solicited_only } => {
+                let request = ArmRequest { consumer, sequence, solicited_only };
+                self.arm_doorbell(host, access, page, cqn, request);
+            }
+            Input::UpdateEq { page, eqn, consumer, arm } => self.update_eq(host, access, page, eqn, consumer, arm),
+            Input::Commands { producer } => {
+                access.count(host, register);
+                self.command_doorbell(host, producer);
+            }
+            Input::Enable => {
+                access.count(host, register);
+                self.enable(host);
+            }
+            Input::Disable => {
+                access.count(host, register);
+                self.handle_reset();
+            }
+            Input::Register => {
+                access.count(host, register);
+                if access.offset == u64::from(rnic_abi::registers::REG_LAST_DIAGNOSTIC) && access.bar == 0 {
+                    self.diagnostics.last = None;
+                }
+            }
+        }
+    }
+
+    fn enable(&mut self, host: &mut Host) {
+        match self.front_end.command_rings() {
+            Ok(rings) => {
+                self.commands = CommandQueue::new(rings);
+                self.enabled = true;
+            }
+            Err(diagnostic) => self.diagnose(host.now_ns, diagnostic, 0, 0),
+        }
+    }
+}

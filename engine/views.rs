@@ -1,0 +1,57 @@
+//! What can be seen of an adapter from outside.
+
+use crate::blocks::BlockTouch;
+use crate::config::EngineConfig;
+use crate::context::queue_pair::QpState;
+use crate::counters::Counters;
+use crate::engine::Engine;
+use crate::numbers::Qpn;
+
+impl Engine {
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// The driver's mark register.
+    pub fn mark(&self) -> u64 {
+        self.front_end.mark()
+    }
+
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// Starts or stops the record of touched blocks; starting empties it.
+    pub fn watch_blocks(&mut self, on: bool) {
+        self.blocks.watch(on);
+    }
+
+    pub fn block_touches(&self) -> &[BlockTouch] {
+        self.blocks.touches()
+    }
+
+    /// The addresses that the port answers to.
+    pub fn owns_gid(&self, gid: &[u8; 16]) -> bool {
+        self.contexts.gids.iter().any(|entry| entry.gid == *gid)
+    }
+
+    /// Queue pairs, completion queues, event queues and keys that exist.
+    pub fn object_counts(&self) -> [usize; 4] {
+        let keys = self.keys_present.iter().map(|word| word.count_ones() as usize).sum();
+        [self.queue_pairs.len(), self.completion_queues.len(), self.event_queues.len(), keys]
+    }
+
+    /// A queue pair's state.
+    pub fn queue_pair_state(&self, qpn: u32) -> Option<QpState> {
+        self.queue_pairs.get(Qpn(qpn)).map(|qp| qp.state)
+    }
+
+    /// Holds a queue pair to a rate in bytes per second, or lets it go.
+    pub fn set_rate_limit(&mut self, qpn: u32, bytes_per_second: Option<u64>) {
+        self.rate_limits.set(Qpn(qpn), bytes_per_second);
+    }
+}
