@@ -1,9 +1,9 @@
-//! What the documents say of the engine, against the engine: the story's blocks, the transitions of a queue pair, the
-//! examples in hex.
+//! What the documents say of the engine, against the engine: the story's blocks, the accesses that registers take, the
+//! transitions of a queue pair, the examples in hex.
 
 mod rig;
 
-use rig::{Fabric, Request, VIRTUAL};
+use rig::{Fabric, Host, Request, VIRTUAL};
 use rnic_abi::WorkOpcode;
 use rnic_abi::doorbell::{DB_CQ_ARM, DB_EQ_UPDATE, cq_arm, eq_update};
 use rnic_engine::command::transitions::RC_TRANSITIONS;
@@ -61,6 +61,21 @@ fn the_blocks_are_where_and_on_whom_the_architecture_says() {
     assert_eq!(told, made);
     let both = made.iter().filter(|row| row[2] == "works" && row[3] == "works").count();
     assert_eq!(both, 9, "blocks that work on both machines");
+}
+
+#[test]
+fn registers_take_the_accesses_that_the_datasheet_says() {
+    for row in rows(&document("hardware-abi.md"), "| offset | size | access | register | meaning |") {
+        let offset = u64::from_str_radix(row[0].trim_start_matches("0x"), 16).unwrap();
+        let size: usize = row[1].parse().unwrap();
+        let mut host = Host::new(EngineConfig::default(), [10, 0, 0, 1], 0x11);
+        for length in [4, 8] {
+            host.engine.handle_read(1, &mut host.port, 0, offset, &mut vec![0; length]);
+            assert_eq!(host.diagnostics().is_empty(), length <= size, "{row:?} read in {length} bytes");
+        }
+        host.write(0, offset, &vec![0; size]);
+        assert_eq!(host.diagnostics().contains(&"RegisterReadOnly"), row[2] == "R", "{row:?} written");
+    }
 }
 
 fn attributes(cell: &str) -> u32 {
