@@ -71,7 +71,7 @@ fn deliver(opcode: WorkOpcode, length: u32, mtu: u8) {
     let receives = opcode != WorkOpcode::WRITE;
     assert_eq!(fabric.b.poll().map(|cqe| (cqe.status, cqe.byte_len.get())), receives.then_some((0, length)), "{what}");
     let packets = length.div_ceil(128 << mtu).max(1) as usize;
-    assert_eq!(fabric.wire.iter().filter(|(from, _)| *from == 'a').count(), packets, "{what}");
+    assert_eq!(fabric.sent_by('a').len(), packets, "{what}");
 }
 
 /// Every host memory read is held back and answered in an order that changes: the outcome does not.
@@ -130,15 +130,6 @@ fn late_reads_in_any_order_change_nothing_but_the_time() {
     }
 }
 
-fn class_of(transfer: &Transfer) -> Option<Class> {
-    match transfer {
-        Transfer::Read { origin, .. } | Transfer::Write { origin, .. } | Transfer::Host { origin, .. } => {
-            Some(origin.class)
-        }
-        Transfer::Event { .. } => Some(Class::Event),
-    }
-}
-
 #[test]
 fn the_acknowledgement_leaves_while_the_receive_wqe_is_still_being_read() {
     let mut fabric = Fabric::new(EngineConfig::default(), 5);
@@ -150,7 +141,7 @@ fn the_acknowledgement_leaves_while_the_receive_wqe_is_still_being_read() {
     assert_eq!(fabric.b.port.held.len(), 1, "the read is in flight");
     assert_eq!(fabric.a.poll().map(|cqe| cqe.status), Some(0), "and the requester is done");
     assert!(fabric.b.poll().is_none(), "the responder's completion waits");
-    let classes: Vec<_> = fabric.b.port.log.iter().filter_map(class_of).collect();
+    let classes: Vec<_> = fabric.b.port.log.iter().map(Transfer::class).collect();
     assert_eq!(classes, [Class::PayloadWrite, Class::RecvWqeFetch]);
     fabric.b.settle();
     assert_eq!(fabric.b.poll().map(|cqe| cqe.immediate.get()), Some(0x2a));

@@ -1,6 +1,6 @@
 //! Host memory for tests: a flat array, a log of every transfer, and reads that can be held back.
 
-use rnic_pcie::{Cause, DmaFault, DmaPort, DmaRange, DmaTag, HostAccess, Observed, Origin, Submitted};
+use rnic_pcie::{Cause, Class, DmaFault, DmaPort, DmaRange, DmaTag, HostAccess, Observed, Origin, Submitted};
 
 /// Where the array stands in DMA space: above 4 GiB, as on a large host.
 pub const BASE: u64 = 0x1_0000_0000;
@@ -15,19 +15,40 @@ pub enum Transfer {
     Host { origin: Origin, bytes: u32 },
 }
 
+impl Transfer {
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Read { origin, .. } | Self::Write { origin, .. } | Self::Host { origin, .. } => origin.class,
+            Self::Event { .. } => Class::Event,
+        }
+    }
+}
+
 type Hold = Box<dyn FnMut(&Origin, &[DmaRange]) -> bool>;
+type Fail = Box<dyn FnMut(&Origin) -> bool>;
 
 pub struct Port {
     pub memory: Vec<u8>,
     pub log: Vec<Transfer>,
     pub held: Vec<(DmaTag, Vec<DmaRange>)>,
     pub hold: Hold,
+    /// Decides which transfers host memory does not answer.
+    pub fail: Fail,
+    pub vectors_usable: bool,
     next_tag: u64,
 }
 
 impl Port {
     pub fn new() -> Self {
-        Self { memory: vec![0; SIZE], log: Vec::new(), held: Vec::new(), hold: Box::new(|_, _| false), next_tag: 1 }
+        Self {
+            memory: vec![0; SIZE],
+            log: Vec::new(),
+            held: Vec::new(),
+            hold: Box::new(|_, _| false),
+            fail: Box::new(|_| false),
+            vectors_usable: true,
+            next_tag: 1,
+        }
     }
 
     pub fn slice(&self, iova: u64, length: usize) -> &[u8] {
@@ -67,6 +88,9 @@ impl Port {
 impl DmaPort for Port {
     fn read(&mut self, origin: Origin, ranges: &[DmaRange], into: &mut [u8]) -> Result<Submitted, DmaFault> {
         self.log.push(Transfer::Read { origin, bytes: into.len() });
+        if (self.fail)(&origin) {
+            return Err(DmaFault::UnsupportedRequest);
+        }
         if (self.hold)(&origin, ranges) {
             let tag = DmaTag(self.next_tag);
             self.next_tag += 1;
@@ -78,6 +102,9 @@ impl DmaPort for Port {
 
     fn write(&mut self, origin: Origin, ranges: &[DmaRange], from: &[u8]) -> Result<(), DmaFault> {
         let address = ranges.first().map_or(0, |range| range.iova.0);
+        if (self.fail)(&origin) {
+            return Err(DmaFault::UnsupportedRequest);
+        }
         let mut done = 0;
         for range in ranges {
             let place = Self::place(range)?;
@@ -90,6 +117,9 @@ impl DmaPort for Port {
     }
 
     fn event(&mut self, cause: Cause, entry: DmaRange, from: &[u8], vector: Option<u16>) -> Result<(), DmaFault> {
+        if (self.fail)(&Origin::new(Class::Event, cause)) {
+            return Err(DmaFault::UnsupportedRequest);
+        }
         if !from.is_empty() {
             let place = Self::place(&entry)?;
             self.memory[place].copy_from_slice(from);
@@ -104,7 +134,7 @@ impl DmaPort for Port {
     }
 
     fn vector_usable(&self, _vector: u16) -> bool {
-        true
+        self.vectors_usable
     }
 
     fn has_room(&self) -> bool {

@@ -1,0 +1,82 @@
+//! Packets: those that were carried, read back; and those that a peer of ours would never send.
+
+use super::Host;
+use super::driver::gid;
+use rnic_wire::*;
+
+/// A packet as it was on the wire.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Carried {
+    pub from: char,
+    pub opcode: Opcode,
+    pub dest_qp: u32,
+    pub psn: u32,
+    pub ack_req: bool,
+    pub solicited: bool,
+    pub syndrome: u8,
+    pub msn: u32,
+    pub payload: Vec<u8>,
+    /// It was lost on its way.
+    pub lost: bool,
+}
+
+impl Carried {
+    pub fn new(from: char, bytes: &[u8], lost: bool) -> Self {
+        let packet = parse(bytes, IcrcCheck::Verify).expect("the engine sends packets that can be parsed");
+        let bth = &packet.headers.bth;
+        Self {
+            from,
+            opcode: bth.opcode,
+            dest_qp: bth.dest_qp,
+            psn: bth.psn.get(),
+            ack_req: bth.ack_req,
+            solicited: bth.solicited_event,
+            syndrome: packet.headers.extension.aeth.syndrome.to_byte(),
+            msn: packet.headers.extension.aeth.msn.get(),
+            payload: packet.payload.to_vec(),
+            lost,
+        }
+    }
+
+    pub fn is_ack(&self) -> bool {
+        self.opcode == Opcode::RC_ACKNOWLEDGE
+    }
+}
+
+/// A packet of the test's own, to `to`'s first queue pair.
+#[derive(Clone, Debug)]
+pub struct Forged {
+    pub headers: RoceHeaders,
+    pub payload: Vec<u8>,
+}
+
+impl Forged {
+    /// As if from the peer at `from`.
+    pub fn new(to: &Host, from: [u8; 4], opcode: Opcode, psn: u32, payload: &[u8]) -> Self {
+        let network =
+            Network::V4 { source: from.into(), dest: to.ip.into(), traffic_class: 0, ttl: 64, identification: 0 };
+        assert_eq!(network.dest_gid().0, gid(to.ip));
+        let link = LinkHeaders { source_mac: [2; 6], dest_mac: [2, 0, 0, 0, 0, to.ip[3]], vlan: None };
+        let bth = Bth { ack_req: true, ..Bth::new(opcode, to.qpn, Psn::new(psn)) };
+        let headers = RoceHeaders { link, network, udp_source_port: 0xc000, bth, extension: Extension::default() };
+        Self { headers, payload: payload.to_vec() }
+    }
+
+    pub fn reth(mut self, address: u64, key: u32, length: u32) -> Self {
+        self.headers.extension.reth = Reth { virtual_address: address, remote_key: key, dma_length: length };
+        self
+    }
+
+    pub fn aeth(mut self, syndrome: u8, msn: u32) -> Self {
+        self.headers.extension.aeth = Aeth { syndrome: Syndrome::from_byte(syndrome), msn: Msn::new(msn) };
+        self
+    }
+
+    pub fn frame(&self) -> Frame {
+        let mut frame = Frame::new();
+        let at = emit(&self.headers, self.payload.len(), &mut frame);
+        frame.bytes_mut()[at].copy_from_slice(&self.payload);
+        frame.seal();
+        frame
+    }
+}

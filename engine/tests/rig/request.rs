@@ -1,0 +1,72 @@
+//! Send work requests as a driver writes them.
+
+use super::VIRTUAL;
+use rnic_abi::command::*;
+use rnic_abi::{ControlSegment, DataSegment, RemoteSegment, WorkOpcode, work_request};
+use zerocopy::IntoBytes;
+
+pub const fn all_rights() -> u32 {
+    ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC
+}
+
+pub fn data_segment(address: u64, length: u32, key: u32) -> DataSegment {
+    DataSegment { address: address.into(), length_bytes: length.into(), lkey: key.into() }
+}
+
+/// A send work request to be encoded.
+#[derive(Clone)]
+pub struct Request {
+    pub qpn: Option<u32>,
+    pub opcode: WorkOpcode,
+    pub elements: Vec<(u64, u32, u32)>,
+    pub inline: Option<Vec<u8>>,
+    pub remote: (u64, u32),
+    pub immediate: u32,
+    pub flags: u8,
+}
+
+impl Request {
+    pub fn new(opcode: WorkOpcode, length: u32) -> Self {
+        Self {
+            qpn: None,
+            opcode,
+            elements: vec![(VIRTUAL, length, 0x100)],
+            inline: None,
+            remote: (VIRTUAL + 0x8_0000, 0x100),
+            immediate: 0x2a,
+            flags: work_request::WQE_SIGNALED,
+        }
+    }
+
+    pub fn encode(&self, qpn: u32, index: u16) -> Vec<u8> {
+        let mut rest = Vec::new();
+        if matches!(self.opcode, WorkOpcode::WRITE | WorkOpcode::WRITE_IMM) {
+            let mut remote = RemoteSegment::zeroed();
+            (remote.address, remote.rkey) = (self.remote.0.into(), self.remote.1.into());
+            rest.extend(remote.as_bytes());
+        }
+        let mut control = ControlSegment::zeroed();
+        match &self.inline {
+            Some(data) => {
+                rest.extend(data);
+                rest.resize(rest.len().next_multiple_of(16), 0);
+                control.inline_bytes = (data.len() as u16).into();
+            }
+            None => {
+                for (address, length, key) in &self.elements {
+                    rest.extend(data_segment(*address, *length, *key).as_bytes());
+                }
+            }
+        }
+        control.opcode = self.opcode.0;
+        control.qpn.copy_from_slice(&qpn.to_le_bytes()[..3]);
+        control.slot_index = index.into();
+        control.segments = 1 + (rest.len() / 16) as u8;
+        control.flags = self.flags | if self.inline.is_some() { work_request::WQE_INLINE } else { 0 };
+        control.immediate = self.immediate.into();
+        let mut bytes = control.as_bytes().to_vec();
+        bytes.extend(rest);
+        bytes.resize(bytes.len().next_multiple_of(64), 0);
+        bytes
+    }
+}
