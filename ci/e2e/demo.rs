@@ -3,11 +3,7 @@
 use rnic_ci::{Lab, Options, StandardError};
 use serde_json::Value;
 use std::process::{Command, Output};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
-
-/// At most two guests at once on two cores.
-static GUESTS: Mutex<()> = Mutex::new(());
 
 fn demo(arguments: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rnic"));
@@ -59,8 +55,7 @@ fn rows_of(host: &Value, list: &str) -> u64 {
     host[list].as_array().map_or(0, Vec::len) as u64
 }
 
-#[test]
-fn the_known_totals_over_model_hosts() {
+pub fn the_known_totals_over_model_hosts() {
     for (arguments, expected) in [
         ("", [4, 3]),
         ("--armed", [4, 4]),
@@ -84,8 +79,7 @@ fn the_known_totals_over_model_hosts() {
 }
 
 /// The published constants' arithmetic: MPS 256, MRRS 512, 64-bit addresses, coarse completions, one element, signaled.
-#[test]
-fn golden_wire_bytes() {
+pub fn golden_wire_bytes() {
     let table = [
         (0, (116, 112), (88, 88), 0, (36, 112)),
         (8, (144, 136), (116, 112), 32, (36, 144)),
@@ -106,8 +100,7 @@ fn golden_wire_bytes() {
     assert_eq!(wire_bytes(&model("--op write --inline --length 28 --doorbell wqe"), 0), (88, 88));
 }
 
-#[test]
-fn a_line_is_one_write_and_is_seen_as_eight_stores() {
+pub fn a_line_is_one_write_and_is_seen_as_eight_stores() {
     let report = model("");
     let doorbell = &rows(&report, 0)[0];
     assert_eq!(doorbell["tlps"]["mwr"], 1);
@@ -115,8 +108,7 @@ fn a_line_is_one_write_and_is_seen_as_eight_stores() {
     assert_eq!((&doorbell["observed"]["messages"], &doorbell["observed"]["bytes"]), (&8.into(), &64.into()));
 }
 
-#[test]
-fn cold_caches_add_fetches_and_nothing_else() {
+pub fn cold_caches_add_fetches_and_nothing_else() {
     let (warm, cold) = (model(""), model("--cold"));
     for host in [0, 1] {
         let mut added = classes(&cold, host);
@@ -130,8 +122,7 @@ fn cold_caches_add_fetches_and_nothing_else() {
     assert_whole(&cold);
 }
 
-#[test]
-fn a_refused_key_is_a_nak_and_an_error_and_touches_nothing() {
+pub fn a_refused_key_is_a_nak_and_an_error_and_touches_nothing() {
     for fault in ["bad-rkey", "bounds", "permission"] {
         let report = model(&format!("--fault {fault}"));
         assert_eq!(report["requester_status"], "REM_ACCESS_ERR", "{fault}");
@@ -141,8 +132,7 @@ fn a_refused_key_is_a_nak_and_an_error_and_touches_nothing() {
     }
 }
 
-#[test]
-fn a_lost_packet_is_read_and_sent_again() {
+pub fn a_lost_packet_is_read_and_sent_again() {
     for arguments in
         ["--fault drop:1", "--fault drop:3 --length 10000 --mtu 1024", "--fault drop:10 --length 10000 --mtu 1024"]
     {
@@ -154,8 +144,7 @@ fn a_lost_packet_is_read_and_sent_again() {
     }
 }
 
-#[test]
-fn the_exit_number_says_what_went_wrong() {
+pub fn the_exit_number_says_what_went_wrong() {
     assert_eq!(report("--hosts model --expect-one-more", 1)["matches_story"], false);
     for usage in
         ["--mtu 1000", "--fault nonsense", "--inline --length 300", "--op send --fault bounds", "--fault drop:2"]
@@ -177,17 +166,14 @@ fn the_exit_number_says_what_went_wrong() {
     assert_eq!(full.status.code(), Some(3));
 }
 
-#[test]
-fn model_hosts_take_less_than_two_seconds() {
+pub fn model_hosts_take_less_than_two_seconds() {
     let start = Instant::now();
     model("");
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
 }
 
 /// The main job, in two QEMU guests each time.
-#[test]
-fn the_known_totals_in_guests() {
-    let _guests = GUESTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+pub fn the_known_totals_in_guests() {
     Lab::prepare(&Options::from_environment(), &mut StandardError).expect("QEMU and the guest's image");
     for (arguments, expected) in [
         ("", [4, 3]),
@@ -204,6 +190,7 @@ fn the_known_totals_in_guests() {
         let limit = if arguments == "--cold-boot" { 60 } else { 8 };
         assert_eq!(totals(&report), expected, "{arguments}");
         assert_eq!(report["hosts_kind"], "qemu");
+        crate::tally::guests_booted(2);
         assert!(report["hosts"][0]["kernel"].as_str().is_some_and(|kernel| kernel.starts_with("6.12")), "{arguments}");
         assert_whole(&report);
         assert!(start.elapsed() < Duration::from_secs(limit), "{arguments} took {:?}", start.elapsed());

@@ -15,16 +15,10 @@ use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// At most two machines at once on two cores.
-static MACHINES: Mutex<()> = Mutex::new(());
 const LIMIT: Duration = Duration::from_secs(20);
-
-fn machines() -> MutexGuard<'static, ()> {
-    MACHINES.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn lab() -> Lab {
     Lab::prepare(&Options::from_environment(), &mut StandardError).expect("QEMU and the guest's image")
@@ -95,9 +89,8 @@ fn operation_crossings(adapter: &AdapterHandle) -> Vec<&'static str> {
     own.map(|crossing| crossing.origin.class.name()).collect()
 }
 
-#[test]
-fn the_whole_transaction_under_qtest() {
-    let (_machines, lab, folder) = (machines(), lab(), tempfile::tempdir().expect("a folder"));
+pub fn the_whole_transaction_under_qtest() {
+    let (lab, folder) = (lab(), tempfile::tempdir().expect("a folder"));
     let run_folder = lab.run_folder();
     for shared in [true, false] {
         for armed in [false, true] {
@@ -142,9 +135,8 @@ fn order(guest: &Guest, order: Value) -> Value {
     answer.get("ok").unwrap_or_else(|| panic!("{order}: {line}")).clone()
 }
 
-#[test]
-fn qmp_finds_the_payload_in_guest_b_and_canaries_around_it() {
-    let (_machines, lab, folder) = (machines(), lab(), tempfile::tempdir().expect("a folder"));
+pub fn qmp_finds_the_payload_in_guest_b_and_canaries_around_it() {
+    let (lab, folder) = (lab(), tempfile::tempdir().expect("a folder"));
     let server = server(folder.path());
     let program = Path::new(env!("CARGO_BIN_EXE_rnic"));
     let [a, mut b] = ["A", "B"].map(|name| {
@@ -152,6 +144,7 @@ fn qmp_finds_the_payload_in_guest_b_and_canaries_around_it() {
         let mut guest = lab.guest(&GuestSpec::new(name, &socket)).expect("a guest");
         let path = guest.send_payload(program).expect("the program is sent");
         guest.run(&format!("{path} guest-agent")).expect("the program runs");
+        crate::tally::guests_booted(1);
         guest
     });
     let spec = json!({"layout": "list", "timeout": 18, "seed": 77});
@@ -232,9 +225,8 @@ fn kill_once(lab: &Lab, server: &Server, round: usize) {
     assert!(b.verify().expect("verification").is_good(), "round {round}: a new machine on the freed socket");
 }
 
-#[test]
-fn a_killed_machine_takes_nothing_with_it_twenty_times() {
-    let (_machines, lab, folder) = (machines(), lab(), tempfile::tempdir().expect("a folder"));
+pub fn a_killed_machine_takes_nothing_with_it_twenty_times() {
+    let (lab, folder) = (lab(), tempfile::tempdir().expect("a folder"));
     let server = server(folder.path());
     kill_once(&lab, &server, 0);
     let before = open_files(&server);

@@ -88,8 +88,7 @@ fn frames(path: &Path) -> Vec<Vec<u8>> {
     frames
 }
 
-#[test]
-fn scapy_and_tshark_read_every_packet_of_the_demo_as_we_do() {
+pub fn scapy_and_tshark_read_every_packet_of_the_demo_as_we_do() {
     let (tools, folder) = (tools(), tempfile::tempdir().expect("a folder"));
     for (name, arguments, packets) in [
         ("story", "--hosts model", 2),
@@ -114,7 +113,7 @@ fn scapy_and_tshark_read_every_packet_of_the_demo_as_we_do() {
                 [&ours["opcode"], &ours["dest_qp"], &ours["psn"]].map(|value| value.as_u64().unwrap_or(u64::MAX));
             assert_eq!(*shark, seen, "{name}");
         }
-        println!("packets judged outside {}", 2 * frames.len());
+        crate::tally::packets_judged(2 * frames.len());
     }
 }
 
@@ -137,8 +136,7 @@ fn tshark(tools: &Tools, capture: &str) -> Vec<[u64; 3]> {
         .collect()
 }
 
-#[test]
-fn a_thousand_packets_of_scapy_parse_and_a_flipped_bit_is_dropped_and_counted() {
+pub fn a_thousand_packets_of_scapy_parse_and_a_flipped_bit_is_dropped_and_counted() {
     let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u32);
     println!("seed {seed}");
     let packets = scapy(&tools(), &["make", "1000", &seed.to_string()]);
@@ -152,7 +150,7 @@ fn a_thousand_packets_of_scapy_parse_and_a_flipped_bit_is_dropped_and_counted() 
     let flipped: Vec<_> = packets.iter().map(|packet| bytes(packet, "flipped_hex")).collect();
     let counted = dropped_by_an_adapter(&flipped);
     assert_eq!(counted, 1000, "seed {seed}: each flipped packet is dropped and counted once");
-    println!("packets judged outside {}", packets.len());
+    crate::tally::packets_judged(2 * packets.len());
 }
 
 fn decode_hex(text: &str) -> Vec<u8> {
@@ -286,12 +284,12 @@ fn after_command(interval: &[Message]) -> &[Message] {
     }
 }
 
-#[test]
-fn qemu_counts_the_same_crossings_when_every_dma_is_a_message() {
+pub fn qemu_counts_the_same_crossings_when_every_dma_is_a_message() {
     for arguments in ["", "--armed", "--unsignaled", "--cold", "--length 10000 --mtu 1024"] {
         let folder = tempfile::tempdir().expect("a folder");
         let trace = folder.path().to_str().expect("a plain path");
         let report = demo(&format!("{arguments} --unshared --trace {trace}"));
+        crate::tally::guests_booted(2);
         for (name, host) in ["A", "B"].iter().zip(report["hosts"].as_array().expect("hosts")) {
             let text = std::fs::read_to_string(folder.path().join(format!("{name}.trace"))).expect("QEMU's trace");
             let told = told(host);

@@ -14,8 +14,9 @@ use std::time::Instant;
 use vfio_user::{IrqInfo, ServerRegion};
 
 /// A line that has not become whole after this time is flushed in pieces: a processor's write-combining buffer
-/// does not keep stores for ever either.
-const COMBINE_TIMEOUT_NS: u64 = 1_000_000;
+/// does not keep stores for ever either. Long enough for a virtual processor that loses its turn between two stores
+/// on a busy machine; a store elsewhere or a read flushes at once.
+const COMBINE_TIMEOUT_NS: u64 = 100_000_000;
 
 /// The RNIC function.
 pub struct RdmaFunction {
