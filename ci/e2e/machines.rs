@@ -236,3 +236,99 @@ pub fn a_killed_machine_takes_nothing_with_it_twenty_times() {
     let after = open_files(&server);
     assert!(after <= before, "file descriptors: {before} before, {after} after");
 }
+
+/// What a Linux guest sees of the device, a function level reset by its hands, and a transaction afterwards.
+pub fn a_guest_sees_a_sane_pcie_device_and_resets_it() {
+    let (lab, folder) = (lab(), tempfile::tempdir().expect("a folder"));
+    let server = server(folder.path());
+    let socket = server.adapter("A").expect("an adapter").socket().clone();
+    let mut guest = lab.guest(&GuestSpec::new("sane", &socket)).expect("a guest");
+    crate::tally::guests_booted(1);
+    let mut shell = |command: &str| {
+        let (code, output) = guest.shell(command, LIMIT).expect("the guest's shell");
+        (code, String::from_utf8_lossy(&output).trim().to_owned())
+    };
+    let device = "/sys/bus/pci/devices/0000:01:00.0";
+    let read = "cat vendor device class current_link_width max_link_width; wc -c < config; wc -l < resource";
+    let (code, seen) = shell(&format!("cd {device} && {read}"));
+    let seen: Vec<_> = seen.lines().collect();
+    assert_eq!((code, &seen[..3]), (0, &["0x1234", "0x12b7", "0x020700"][..]), "{seen:?}");
+    assert_eq!(seen[3], seen[4], "the link runs at its width: {seen:?}");
+    assert_eq!(seen[5], "4096", "all of configuration space: {seen:?}");
+    let (_, bars) = shell(&format!("cat {device}/resource"));
+    let size = |bar: usize| {
+        let line = bars.lines().nth(bar).unwrap_or_default().to_owned();
+        let numbers: Vec<_> =
+            line.split_whitespace().map(|word| u64::from_str_radix(&word[2..], 16).unwrap_or(0)).collect();
+        numbers[1] - numbers[0] + 1
+    };
+    assert_eq!((size(0), size(2)), (0x1_0000, 4 << 20), "{bars}");
+    let adapter = server.adapter("A").expect("an adapter");
+    let resets = || adapter.call(|adapter| adapter.function.resets()).expect("the adapter answers");
+    let before = resets();
+    let (code, methods) = shell(&format!("cat {device}/reset_method && echo 1 > {device}/reset"));
+    assert_eq!(code, 0, "{methods}");
+    assert!(methods.contains("flr"), "{methods}");
+    assert!(resets() > before, "the reset has arrived");
+}
+
+/// An adapter whose guest does nothing costs nothing.
+pub fn an_idle_adapter_takes_less_than_a_hundredth_of_a_core() {
+    let (lab, folder) = (lab(), tempfile::tempdir().expect("a folder"));
+    let server = server(folder.path());
+    let socket = server.adapter("A").expect("an adapter").socket().clone();
+    let _guest = lab.guest(&GuestSpec::new("idle", &socket)).expect("a guest");
+    crate::tally::guests_booted(1);
+    std::thread::sleep(Duration::from_millis(500));
+    let (start, before) = (Instant::now(), processor_time());
+    std::thread::sleep(Duration::from_secs(4));
+    let share = (processor_time() - before).as_secs_f64() / start.elapsed().as_secs_f64();
+    assert!(share < 0.01, "{:.2} % of a core", 100.0 * share);
+}
+
+/// Of this process, which serves the adapters.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// QEMU processes whose device is on a socket of this demo.
+fn machines_of(demo: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    ids.filter(|id| {
+        let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        let command = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        let marked = environment.windows(24).any(|word| word.starts_with(b"RNIC_E2E_MARK="));
+        let ours = String::from_utf8_lossy(&environment).contains(&format!("RNIC_E2E_MARK={}", std::process::id()));
+        marked && ours && *id != demo && String::from_utf8_lossy(&command).contains("virtio-serial-pci")
+    })
+    .collect()
+}
+
+/// Neither SIGKILL nor SIGINT of the demo leaves a machine behind.
+pub fn a_killed_demo_leaves_no_machine() {
+    lab();
+    for signal in [rustix::process::Signal::KILL, rustix::process::Signal::INT] {
+        let mut demo = std::process::Command::new(env!("CARGO_BIN_EXE_rnic"))
+            .args(["demo", "--cold-boot"])
+            .env("RNIC_E2E_MARK", std::process::id().to_string())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("the demo starts");
+        let until = Instant::now() + LIMIT;
+        while machines_of(demo.id()).len() < 2 {
+            assert!(Instant::now() < until, "two machines come up");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let id = rustix::process::Pid::from_raw(demo.id() as i32).expect("a process id");
+        rustix::process::kill_process(id, signal).expect("the signal is sent");
+        let until = Instant::now() + LIMIT;
+        while !machines_of(demo.id()).is_empty() {
+            assert!(Instant::now() < until, "after {signal:?}: {:?} are left", machines_of(demo.id()));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = demo.wait();
+    }
+}

@@ -33,7 +33,8 @@ const STEPS: &[Step] = steps! {
     machines: the_whole_transaction_under_qtest, a_killed_machine_takes_nothing_with_it_twenty_times;
     demo: the_known_totals_in_guests;
     outside: qemu_counts_the_same_crossings_when_every_dma_is_a_message;
-    machines: qmp_finds_the_payload_in_guest_b_and_canaries_around_it;
+    machines: qmp_finds_the_payload_in_guest_b_and_canaries_around_it, a_guest_sees_a_sane_pcie_device_and_resets_it,
+        an_idle_adapter_takes_less_than_a_hundredth_of_a_core, a_killed_demo_leaves_no_machine;
 };
 
 /// No step may hang a run.
