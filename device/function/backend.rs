@@ -42,7 +42,12 @@ impl Backend for RdmaFunction {
                 self.flush_line();
                 let observed = Observed { messages: 1, bytes: from.len() as u32 };
                 let access = HostWrite { bar: BAR_REGISTERS, offset, data: from, observed, torn: false };
+                let was_enabled = self.engine.is_enabled();
                 self.engine.handle_write(self.now_ns, &mut self.link, &access);
+                if was_enabled && !self.engine.is_enabled() {
+                    // The driver's own reset takes the path of every other: nothing may land after it.
+                    self.quiesce();
+                }
             }
             BAR_DOORBELLS => self.store_doorbell(offset, from),
             BAR_MSIX => self.link.msix_write(offset, from),
