@@ -42,9 +42,6 @@ pub(crate) fn check(context: &QpContext, in_sequence: &InSequence<'_, '_>) -> Re
     let info = packet.description;
     let (first, last) = (info.position.starts_message(), info.position.ends_message());
     let length_bytes = packet.payload.len() as u32;
-    if u32::from(packet.headers.bth.pad_bytes) != length_bytes.wrapping_neg() & 3 {
-        return Err(Fault::InvalidRequest);
-    }
     let (message, offset) = message_of(context, in_sequence, info.operation, first)?;
     check_length(context, &message, offset, length_bytes, first, last)?;
     let immediate =
@@ -84,7 +81,7 @@ fn message_of(
     }
 }
 
-/// First and middle packets are full; a last one holds something; a WRITE's bytes are as many as its RETH says.
+/// First and middle packets are full, and so have no pad (what is padded was whole words when it was parsed); a last one holds something; a WRITE's bytes are as many as its RETH says.
 fn check_length(
     context: &QpContext,
     message: &Message,
