@@ -71,7 +71,9 @@ impl Engine {
 
     fn handle_input(&mut self, host: &mut Host, access: &HostWrite, input: Input) {
         let register = Origin::new(Class::RegisterWrite, Cause::Maintenance);
-        if !self.enabled && access.bar == rnic_abi::registers::BAR_DOORBELLS {
+        let doorbell =
+            matches!(input, Input::Send { .. } | Input::Receive { .. } | Input::ArmCq { .. } | Input::UpdateEq { .. });
+        if doorbell && !self.enabled {
             access.count(host, register);
             return self.diagnose(host.now_ns, Diagnostic::DeviceDisabled, access.offset as u32, 0);
         }
@@ -95,12 +97,11 @@ impl Engine {
                 access.count(host, register);
                 self.handle_reset();
             }
-            Input::Register => {
+            Input::ClearDiagnostic => {
                 access.count(host, register);
-                if access.offset == u64::from(rnic_abi::registers::REG_LAST_DIAGNOSTIC) && access.bar == 0 {
-                    self.diagnostics.last = None;
-                }
+                self.diagnostics.last = None;
             }
+            Input::Register => access.count(host, register),
         }
     }
 

@@ -56,6 +56,8 @@ pub enum Input {
     },
     Enable,
     Disable,
+    /// The driver has read the last diagnostic.
+    ClearDiagnostic,
     /// Nothing more than a register that changed.
     Register,
 }

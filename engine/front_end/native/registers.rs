@@ -92,8 +92,7 @@ impl Registers {
             REG_COMMAND_COMPLETION_RING => self.completion_ring = merge(self.completion_ring, high_half, data),
             REG_COMMAND_RING_LOG_SLOTS => self.log_slots = word(data) as u32,
             REG_MARK => self.mark = merge(self.mark, high_half, data),
-            // The engine clears what the register shows.
-            REG_LAST_DIAGNOSTIC => {}
+            REG_LAST_DIAGNOSTIC => return Ok(Input::ClearDiagnostic),
             known if self.value(known, view).is_some() => return Err(Diagnostic::RegisterReadOnly),
             _ => return Err(Diagnostic::RegisterAccess),
         }

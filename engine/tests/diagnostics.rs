@@ -1,0 +1,356 @@
+//! Every rule of the interface that this engine enforces, broken once: its number comes out.
+
+mod rig;
+
+use rig::*;
+use rnic_abi::command::*;
+use rnic_abi::diagnostic::RULES;
+use rnic_abi::doorbell::*;
+use rnic_abi::registers::*;
+use rnic_abi::{CommandOpcode, ControlSegment, Diagnostic, WorkOpcode, work_request};
+use rnic_engine::EngineConfig;
+use rnic_pcie::Class;
+use rnic_wire::Opcode;
+use std::collections::BTreeSet;
+use zerocopy::{FromBytes, IntoBytes};
+
+type Break = fn(&mut Fabric);
+
+const HOST_RULES: &[(Diagnostic, Break)] = &[
+    (Diagnostic::RegisterAccess, |f| f.a.write(0, 0x14, &[1])),
+    (Diagnostic::RegisterReadOnly, |f| f.a.write(0, REG_MAGIC.into(), &[0; 4])),
+    (Diagnostic::RegisterWhileEnabled, |f| f.a.write(0, REG_COMMAND_RING.into(), &[0; 8])),
+    (Diagnostic::CommandRingInvalid, |f| {
+        f.a.write(0, REG_CONTROL.into(), &0u32.to_le_bytes());
+        f.a.write(0, REG_CONTROL.into(), &CONTROL_ENABLE.to_le_bytes());
+    }),
+    (Diagnostic::CommandDoorbellRange, |f| f.a.write(0, REG_COMMAND_DOORBELL.into(), &0xfff0u32.to_le_bytes())),
+    (Diagnostic::DeviceDisabled, |f| {
+        f.a.write(0, REG_CONTROL.into(), &0u32.to_le_bytes());
+        f.a.ring_send();
+    }),
+    (Diagnostic::CommandFetchFault, |f| {
+        f.a.port.fail = Box::new(|origin| origin.class == Class::CommandFetch);
+        f.a.start_command(CommandOpcode::QUERY_DEVICE, &[]);
+    }),
+    (Diagnostic::DeviceFatal, |f| {
+        f.a.port.fail = Box::new(|origin| origin.class == Class::CommandCompletion);
+        f.a.start_command(CommandOpcode::QUERY_DEVICE, &[]);
+        f.a.start_command(CommandOpcode::QUERY_DEVICE, &[]);
+    }),
+    (Diagnostic::DoorbellAccess, |f| f.a.write(2, DB_SEND.into(), &[0; 4])),
+    (Diagnostic::DoorbellReserved, |f| f.a.ring(DB_SEND, 1)),
+    (Diagnostic::DoorbellForeignPage, |f| f.a.ring(4096 + DB_SEND, queue_doorbell(0x11, 1))),
+    (Diagnostic::DoorbellNoQueue, |f| f.a.ring(DB_SEND, queue_doorbell(0x77, 1))),
+    (Diagnostic::DoorbellBeyondRing, |f| f.a.ring(DB_SEND, queue_doorbell(0x11, 65))),
+    (Diagnostic::DoorbellState, |f| {
+        f.a.create_qp(0x15);
+        f.a.ring(DB_SEND, queue_doorbell(0x15, 1));
+    }),
+    (Diagnostic::DoorbellTornLine, |f| {
+        f.a.post(&write());
+        f.a.write_as(2, DB_SEND_LINE_0.into(), &queue_doorbell(0x11, 1).to_le_bytes(), true);
+    }),
+    (Diagnostic::ArmStale, |f| {
+        f.a.ring(DB_CQ_ARM, cq_arm(3, 0, 1, false));
+        f.a.ring(DB_CQ_ARM, cq_arm(3, 0, 0, false));
+    }),
+    (Diagnostic::ArmConsumerAhead, |f| f.a.ring(DB_CQ_ARM, cq_arm(3, 1, 1, false))),
+    (Diagnostic::EqUpdateForeign, |f| f.a.ring(4096 + DB_EQ_UPDATE, eq_update(0, 0, true))),
+    (Diagnostic::EqConsumerAhead, |f| f.a.ring(DB_EQ_UPDATE, eq_update(0, 1, true))),
+    (Diagnostic::VectorUnusable, |f| {
+        f.a.port.vectors_usable = false;
+        f.a.ring(DB_EQ_UPDATE, eq_update(0, 0, true));
+        f.a.ring(DB_CQ_ARM, cq_arm(3, 0, 1, false));
+        send(f, &write());
+    }),
+];
+
+const COMMAND_RULES: &[(Diagnostic, Break)] = &[
+    (Diagnostic::CommandOpcodeUnknown, |f| refused(f, CommandOpcode(0xee), &[])),
+    (Diagnostic::CommandReserved, |f| refused(f, CommandOpcode::QUERY_QP, &[0x11, 0, 0, 0, 1])),
+    (Diagnostic::ParameterRange, |f| refused(f, CommandOpcode::SET_TABLE, &[9])),
+    (Diagnostic::ObjectMissing, |f| refused(f, CommandOpcode::DESTROY_CQ, Host::object(9).as_bytes())),
+    (Diagnostic::ObjectExists, |f| {
+        let qp = f.a.new_qp(0x11);
+        refused(f, CommandOpcode::CREATE_QP, qp.as_bytes());
+    }),
+    (Diagnostic::TableMissing, |f| {
+        let mut qp = f.a.new_qp(0x12);
+        qp.qpn = 64.into();
+        refused(f, CommandOpcode::CREATE_QP, qp.as_bytes());
+    }),
+    (Diagnostic::TableInUse, |f| {
+        let mut table = SetTable::zeroed();
+        (table.kind, table.pages) = (TABLE_QP, pages(QP_TABLE, 0));
+        refused(f, CommandOpcode::SET_TABLE, table.as_bytes());
+    }),
+    (Diagnostic::ObjectBusy, |f| refused(f, CommandOpcode::DESTROY_CQ, Host::object(3).as_bytes())),
+    (Diagnostic::PageListInvalid, |f| {
+        let mut eq = CreateEq::zeroed();
+        (eq.eqn, eq.pages) = (1.into(), pages(EQ + 8, 0));
+        refused(f, CommandOpcode::CREATE_EQ, eq.as_bytes());
+    }),
+    (Diagnostic::DoorbellPageRange, |f| {
+        let mut qp = f.a.new_qp(0x12);
+        qp.doorbell_page = 1024.into();
+        refused(f, CommandOpcode::CREATE_QP, qp.as_bytes());
+    }),
+    (Diagnostic::VectorRange, |f| {
+        let mut eq = CreateEq::zeroed();
+        (eq.eqn, eq.vector, eq.pages) = (1.into(), 32.into(), pages(EQ, 0));
+        refused(f, CommandOpcode::CREATE_EQ, eq.as_bytes());
+    }),
+    (Diagnostic::QpTypeUnsupported, |f| {
+        let mut qp = f.a.new_qp(0x12);
+        qp.qp_type = 3;
+        refused(f, CommandOpcode::CREATE_QP, qp.as_bytes());
+    }),
+    (Diagnostic::ModifyTransition, |f| modify(f, QP_STATE_INIT, 0, |_| {})),
+    (Diagnostic::ModifyMissing, |f| {
+        f.a.create_qp(0x15);
+        modify(f, QP_STATE_INIT, 0, |change| change.qpn = 0x15.into());
+    }),
+    (Diagnostic::ModifyIllegal, |f| modify(f, QP_STATE_RTS, ATTR_PATH_MTU, |_| {})),
+    (Diagnostic::ModifyCurrentState, |f| {
+        modify(f, QP_STATE_RTS, ATTR_CUR_STATE, |change| change.current_state = QP_STATE_SQD);
+    }),
+    (Diagnostic::ModifyValue, |f| modify(f, QP_STATE_RTS, ATTR_ACCESS_FLAGS, |change| change.access = 0x80.into())),
+    (Diagnostic::AccessNeedsLocalWrite, |f| {
+        let region = f.a.region(0x200, VIRTUAL, 64, BUFFER, 0, ACCESS_REMOTE_WRITE);
+        refused(f, CommandOpcode::REGISTER_KEY, region.as_bytes());
+    }),
+    (Diagnostic::RegionWraps, |f| {
+        let mut region = f.a.region(0x200, VIRTUAL, 64, BUFFER, 0, 0);
+        region.start = (u64::MAX - 8).into();
+        refused(f, CommandOpcode::REGISTER_KEY, region.as_bytes());
+    }),
+    (Diagnostic::ContextFault, |f| {
+        f.a.port.fail = Box::new(|origin| origin.class == Class::ContextWriteback);
+        f.a.flush_caches();
+    }),
+    (Diagnostic::ContextInvalid, |f| {
+        f.a.flush_caches();
+        f.a.port.put(QP_TABLE + 0x11 * 256, &[0xff; 8]);
+        send(f, &write());
+    }),
+];
+
+const WORK_RULES: &[(Diagnostic, Break)] = &[
+    (Diagnostic::WqeFetchFault, |f| {
+        f.a.port.fail = Box::new(|origin| origin.class == Class::WqeFetch);
+        send(f, &write());
+    }),
+    (Diagnostic::WqeOpcode, |f| spoil(f, &write(), |control| control.opcode = 0x33)),
+    (Diagnostic::WqeReserved, |f| spoil(f, &write(), |control| control.reserved = 1.into())),
+    (Diagnostic::WqeQpn, |f| spoil(f, &write(), |control| control.qpn = [9, 0, 0])),
+    (Diagnostic::WqeIndex, |f| spoil(f, &write(), |control| control.slot_index = 9.into())),
+    (Diagnostic::WqeLength, |f| spoil(f, &write(), |control| control.segments = 0)),
+    (Diagnostic::WqeInline, |f| {
+        spoil(f, &write(), |control| {
+            control.flags |= work_request::WQE_INLINE;
+            control.inline_bytes = 225.into();
+        });
+    }),
+    (Diagnostic::MessageTooLong, |f| {
+        let mut request = write();
+        request.elements = vec![(VIRTUAL, 1 << 31, 0x100), (VIRTUAL, 1, 0x100)];
+        send(f, &request);
+    }),
+    (Diagnostic::ReceiveFetchFault, |f| {
+        f.b.port.fail = Box::new(|origin| origin.class == Class::RecvWqeFetch);
+        f.b.post_receive(VIRTUAL, 64, 0x100);
+        send(f, &Request::new(WorkOpcode::SEND, 8));
+    }),
+    (Diagnostic::LKeyInvalid, |f| from(f, VIRTUAL, 0x900)),
+    (Diagnostic::LKeyRange, |f| from(f, VIRTUAL - 1, 0x100)),
+    (Diagnostic::LKeyRight, |f| {
+        f.b.register(0x200, VIRTUAL, 64, BUFFER, 0, 0);
+        f.b.post_receive(VIRTUAL, 64, 0x200);
+        send(f, &Request::new(WorkOpcode::SEND, 8));
+    }),
+    (Diagnostic::LKeyPd, |f| {
+        foreign(&mut f.a);
+        from(f, VIRTUAL, 0x200);
+    }),
+    (Diagnostic::RKeyInvalid, |f| to(f, VIRTUAL, 0x900)),
+    (Diagnostic::RKeyRange, |f| to(f, VIRTUAL - 1, 0x100)),
+    (Diagnostic::RKeyRight, |f| {
+        f.b.register(0x200, VIRTUAL, 64, BUFFER, 0, ACCESS_LOCAL_WRITE);
+        to(f, VIRTUAL, 0x200);
+    }),
+    (Diagnostic::RKeyPd, |f| {
+        foreign(&mut f.b);
+        to(f, VIRTUAL, 0x200);
+    }),
+    (Diagnostic::PayloadFault, |f| {
+        f.b.port.fail = Box::new(|origin| origin.class == Class::PayloadWrite);
+        send(f, &write());
+    }),
+    (Diagnostic::TranslationFault, |f| {
+        f.a.flush_caches();
+        f.a.port.fail = Box::new(|origin| origin.class == Class::TranslationFetch);
+        send(f, &write());
+    }),
+];
+
+const TRANSPORT_RULES: &[(Diagnostic, Break)] = &[
+    (Diagnostic::ReceiveTooSmall, |f| {
+        f.b.post_receive(VIRTUAL, 7, 0x100);
+        send(f, &Request::new(WorkOpcode::SEND, 8));
+    }),
+    (Diagnostic::InvalidRequest, |f| {
+        let packet = Forged::new(&f.a, IP_B, Opcode::RC_SEND_LAST, PSN, &[1; 8]);
+        f.a.receive(packet.frame());
+    }),
+    (Diagnostic::RemoteInvalidRequest, |f| nak(f, 0x61)),
+    (Diagnostic::RemoteAccessError, |f| nak(f, 0x62)),
+    (Diagnostic::RemoteOperationalError, |f| nak(f, 0x63)),
+    (Diagnostic::RetryExceeded, |f| {
+        f.drop = Box::new(|_, _| true);
+        send(f, &write());
+    }),
+    (Diagnostic::RnrRetryExceeded, |f| send(f, &Request::new(WorkOpcode::SEND, 8))),
+    (Diagnostic::CqOverrun, |f| {
+        for _ in 0..65 {
+            send(f, &write());
+        }
+    }),
+    (Diagnostic::EqOverrun, |f| {
+        for _ in 0..65 {
+            let mut slot = [0; 128];
+            (slot[0], slot[1]) = (CommandOpcode::QUERY_DEVICE.0, COMMAND_NOTIFY);
+            f.a.start_slot(&slot);
+        }
+    }),
+    (Diagnostic::CqRingFault, |f| {
+        f.a.port.fail = Box::new(|origin| origin.class == Class::CqeWrite);
+        send(f, &write());
+    }),
+    (Diagnostic::MsnDisagrees, |f| {
+        f.a.send(&write());
+        assert!(f.a.transmit().is_some());
+        let ack = Forged::new(&f.a, IP_B, Opcode::RC_ACKNOWLEDGE, PSN, &[]).aeth(0x1f, 7);
+        f.a.receive(ack.frame());
+    }),
+    (Diagnostic::EventRingFault, |f| {
+        f.a.port.fail = Box::new(|origin| origin.class == Class::Event);
+        f.a.ring(DB_CQ_ARM, cq_arm(3, 0, 1, false));
+        send(f, &write());
+    }),
+];
+
+fn write() -> Request {
+    Request::new(WorkOpcode::WRITE, 8)
+}
+
+fn send(fabric: &mut Fabric, request: &Request) {
+    fabric.a.send(request);
+    fabric.run();
+    fabric.run_timers(20);
+}
+
+fn refused(fabric: &mut Fabric, opcode: CommandOpcode, body: &[u8]) {
+    let (status, diagnostic, _) = fabric.a.command(opcode, body);
+    assert_ne!(status, 0, "{opcode:?}");
+    let last = fabric.a.engine.poll_diagnostic().expect("a refusal is diagnosed");
+    assert_eq!(last.diagnostic.number(), diagnostic, "the answer and the stream say the same");
+    // Once more, for the caller to see.
+    fabric.a.command(opcode, body);
+}
+
+fn modify(fabric: &mut Fabric, state: u8, mask: u32, set: fn(&mut QpAttributes)) {
+    let mut change = fabric.a.attributes(0x11, state, mask);
+    set(&mut change);
+    refused(fabric, CommandOpcode::MODIFY_QP, change.as_bytes());
+}
+
+/// Sends a request whose control segment has been changed.
+fn spoil(fabric: &mut Fabric, request: &Request, set: fn(&mut ControlSegment)) {
+    let bytes = fabric.a.post(request);
+    let (mut control, _) = ControlSegment::read_from_prefix(&bytes).unwrap();
+    set(&mut control);
+    fabric.a.port.put(SQ, control.as_bytes());
+    fabric.a.ring_send();
+    fabric.run();
+}
+
+fn from(fabric: &mut Fabric, address: u64, key: u32) {
+    let mut request = write();
+    request.elements = vec![(address, 8, key)];
+    send(fabric, &request);
+}
+
+fn to(fabric: &mut Fabric, address: u64, key: u32) {
+    let mut request = write();
+    request.remote = (address, key);
+    send(fabric, &request);
+}
+
+fn foreign(host: &mut Host) {
+    let mut region = host.region(0x200, VIRTUAL, 64, BUFFER, 0, all_rights());
+    region.pdn = (PDN + 1).into();
+    host.must(CommandOpcode::REGISTER_KEY, region.as_bytes());
+}
+
+fn nak(fabric: &mut Fabric, syndrome: u8) {
+    fabric.a.send(&write());
+    assert!(fabric.a.transmit().is_some());
+    let nak = Forged::new(&fabric.a, IP_B, Opcode::RC_ACKNOWLEDGE, PSN, &[]).aeth(syndrome, 0);
+    fabric.a.receive(nak.frame());
+}
+
+/// Every diagnostic comes from its rule being broken, first, and nothing else is wrong before that.
+#[test]
+fn every_rule_that_is_broken_is_named() {
+    let mut named = BTreeSet::new();
+    for (diagnostic, break_it) in [HOST_RULES, COMMAND_RULES, WORK_RULES, TRANSPORT_RULES].concat() {
+        let mut fabric = Fabric::new(EngineConfig::default(), 1);
+        break_it(&mut fabric);
+        let name = diagnostic.rule().name;
+        let seen = [fabric.a.diagnostics(), fabric.b.diagnostics()].concat();
+        assert!(seen.contains(&name), "{name}: {seen:?}");
+        named.insert(diagnostic);
+    }
+    // One is never in the stream: it explains completions.
+    let mut fabric = Fabric::new(EngineConfig::default(), 1);
+    fabric.a.modify(&fabric.a.attributes(0x11, QP_STATE_ERR, 0));
+    fabric.a.send(&write());
+    assert_eq!(fabric.a.poll().map(|cqe| cqe.vendor_err.get()), Some(Diagnostic::Flushed.number()));
+    named.insert(Diagnostic::Flushed);
+
+    let known: BTreeSet<u32> = named.iter().map(|diagnostic| diagnostic.number()).collect();
+    let missing: Vec<_> = RULES.iter().filter(|rule| !known.contains(&rule.number)).map(|rule| rule.name).collect();
+    assert_eq!(missing, [""; 0], "no test breaks these");
+}
+
+#[test]
+fn the_last_diagnostic_stands_in_its_registers_until_it_is_cleared() {
+    let mut host = Host::new(EngineConfig::default(), IP_A, 0x11);
+    host.bring_up();
+    let read = |host: &mut Host, register: u32| {
+        let mut word = [0; 4];
+        host.engine.handle_read(host.now_ns, &mut host.port, 0, register.into(), &mut word);
+        u32::from_le_bytes(word)
+    };
+    assert_eq!(read(&mut host, REG_LAST_DIAGNOSTIC), 0);
+    host.ring(DB_SEND, queue_doorbell(0x77, 1));
+    assert_eq!(read(&mut host, REG_LAST_DIAGNOSTIC), Diagnostic::DoorbellNoQueue.number());
+    assert_eq!(read(&mut host, REG_LAST_DIAGNOSTIC_OBJECT), 0x77);
+    host.write(0, REG_LAST_DIAGNOSTIC.into(), &[0; 4]);
+    assert_eq!(read(&mut host, REG_LAST_DIAGNOSTIC), 0);
+    assert_eq!(host.engine.counters().diagnostics, 1);
+}
+
+#[test]
+fn records_that_nobody_reads_are_bounded_and_the_newest_are_kept() {
+    let mut host = Host::new(EngineConfig::default(), IP_A, 0x11);
+    host.bring_up();
+    for number in 0..5000u32 {
+        host.ring(DB_SEND, queue_doorbell(0x100 + number, 1));
+    }
+    let kept: Vec<_> = std::iter::from_fn(|| host.engine.poll_diagnostic()).collect();
+    assert_eq!(kept.len(), 1024);
+    assert_eq!(kept.last().map(|record| record.object), Some(0x100 + 4999));
+    assert_eq!(host.engine.counters().diagnostics, 5000);
+}
