@@ -310,7 +310,7 @@ fn a_full_event_queue_loses_events_and_says_so_and_goes_on() {
     fabric.connect(&Attributes::mtu(1));
     for index in 0..4u8 {
         fabric.b.post_receive(VIRTUAL, 64, 0x100);
-        fabric.b.ring(doorbell::DB_CQ_ARM, doorbell::cq_arm(3, fabric.b.cq_consumer, 1 + index & 3, false));
+        fabric.b.ring(doorbell::DB_CQ_ARM, doorbell::cq_arm(3, fabric.b.cq_consumer, (1 + index) & 3, false));
         fabric.a.send(&Request::new(WorkOpcode::SEND, 8));
         fabric.run();
         fabric.b.completions();
