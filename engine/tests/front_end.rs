@@ -168,7 +168,7 @@ fn a_write_with_immediate_goes_through_another_interface() {
         element(&mut receive, VIRTUAL, 64);
         b.host.port.put(RQ + u64::from(round & 3) * u64::from(RECEIVE), &receive);
         b.bell(BELL_RECEIVE, 0x12, round + 1);
-        b.bell(BELL_ARM, (round + 1 & 3) << 24 | 3, round);
+        b.bell(BELL_ARM, ((round + 1) & 3) << 24 | 3, round);
         index = a.write_imm(index, VIRTUAL + 0x8_0000, &[(VIRTUAL, 1000), (VIRTUAL + 1000, 2000)]);
         a.host.port.log.clear();
         b.host.port.log.clear();

@@ -21,7 +21,7 @@ use rnic_shim::transaction::{self, Role, TransactionSpec};
 use rnic_shim::verbs::{DoorbellForm, MrLayout};
 use rnic_switch::{FaultScript, SwitchConfig};
 use serde_json::Value;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 /// Why there is no report.
@@ -87,7 +87,6 @@ fn fail(sentence: &str, exit: Exit) -> Exit {
 fn demonstrate(options: &DemoOptions) -> Result<Report, Failure> {
     let start = Instant::now();
     let mut steps = Steps { terminal: std::io::stderr().is_terminal() && !options.json, start };
-    let signals = Signals::watch().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let lab = hosts::prepare(options, &mut steps)?;
     // The limit is for what comes now: downloads and the first boot have limits of their own.
     let until = Instant::now() + Duration::from_secs(options.time_limit);
@@ -101,9 +100,12 @@ fn demonstrate(options: &DemoOptions) -> Result<Report, Failure> {
     report.elapsed_ms = start.elapsed().as_millis() as u64;
     show(options, &report)?;
     keep_traces(options, &hosts)?;
-    let _ = server.switch.capture().flush();
+    if let Some(path) = &options.capture {
+        let flushed = server.switch.capture().flush();
+        flushed.map_err(|error| Failure::Environment(format!("capture to {}: {error}", path.display())))?;
+    }
     if options.keep {
-        linger(lab.as_ref(), &hosts, &signals);
+        linger(lab.as_ref(), &hosts)?;
     }
     Ok(report)
 }
@@ -263,7 +265,8 @@ fn show(options: &DemoOptions, report: &Report) -> Result<(), Failure> {
     if options.capture.as_deref() == Some(std::path::Path::new("-")) {
         eprint!("{text}");
     } else {
-        print!("{text}");
+        let written = std::io::stdout().write_all(text.as_bytes());
+        written.map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
     }
     Ok(())
 }
@@ -281,11 +284,14 @@ fn keep_traces(options: &DemoOptions, hosts: &[Host; 2]) -> Result<(), Failure> 
     Ok(())
 }
 
-fn linger(lab: Option<&Lab>, hosts: &[Host; 2], signals: &Signals) {
+/// Until here a signal ends the demo at once, and its guests with it.
+fn linger(lab: Option<&Lab>, hosts: &[Host; 2]) -> Result<(), Failure> {
+    let signals = Signals::watch().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     if let Some(lab) = lab {
         eprintln!("logs: {}", lab.run_folder().logs().display());
     }
     let processes: Vec<_> = hosts.iter().filter_map(Host::process_id).map(|id| id.to_string()).collect();
     eprintln!("the hosts stay until Ctrl-C; QEMU processes: {}", processes.join(" "));
     signals.wait();
+    Ok(())
 }
