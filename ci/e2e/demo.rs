@@ -1,59 +1,13 @@
 //! The demo as its users run it: totals, wire bytes, faults, exit numbers; over model hosts and in real guests.
 
-use rnic_ci::{Lab, Options, StandardError};
+use crate::bench::laboratory;
+use crate::bench::program::{self, demo, model, report};
+use crate::bench::rows::*;
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
-
-fn demo(arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rnic"));
-    command.arg("demo").args(arguments.split_whitespace());
-    command.output().expect("the program of this workspace starts")
-}
-
-/// Runs with `--json`, expects this exit number, and gives the one object of standard output.
-fn report(arguments: &str, exit: i32) -> Value {
-    let output = demo(&format!("{arguments} --json"));
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(exit), "rnic demo {arguments}\n{out}\n{err}");
-    serde_json::from_str(&out).unwrap_or_else(|error| panic!("rnic demo {arguments}: {error}\n{out}\n{err}"))
-}
-
-fn model(arguments: &str) -> Value {
-    report(&format!("--hosts model {arguments}"), 0)
-}
-
-fn totals(report: &Value) -> [u64; 2] {
-    [0, 1].map(|host| report["hosts"][host]["total"].as_u64().expect("a total"))
-}
-
-fn classes(report: &Value, host: usize) -> Vec<&str> {
-    rows(report, host).iter().map(|row| row["class"].as_str().expect("a class")).collect()
-}
-
-fn rows(report: &Value, host: usize) -> &Vec<Value> {
-    report["hosts"][host]["crossings"].as_array().expect("crossings")
-}
-
-/// Link bytes of a host's operation: from host to device, from device to host.
-fn wire_bytes(report: &Value, host: usize) -> (u64, u64) {
-    let sum = |way: &str| rows(report, host).iter().map(|row| row["wire_bytes"][way].as_u64().unwrap_or(0)).sum();
-    (sum("down"), sum("up"))
-}
-
-/// Both lists together are the ledger's difference.
-fn assert_whole(report: &Value) {
-    for host in report["hosts"].as_array().expect("hosts") {
-        let listed = rows_of(host, "crossings") + rows_of(host, "housekeeping");
-        let delta = host["ledger_delta"].as_object().expect("a ledger");
-        let counted: u64 = delta.values().filter_map(Value::as_u64).sum();
-        assert_eq!((host["remainder"].as_i64(), listed), (Some(0), counted), "{host}");
-    }
-}
-
-fn rows_of(host: &Value, list: &str) -> u64 {
-    host[list].as_array().map_or(0, Vec::len) as u64
-}
 
 pub fn the_known_totals_over_model_hosts() {
     for (arguments, expected) in [
@@ -67,15 +21,45 @@ pub fn the_known_totals_over_model_hosts() {
         ("--op write --length 28 --inline --doorbell wqe", [2, 1]),
         ("--doorbell 8", [4, 3]),
         ("--unshared", [4, 3]),
+        ("--unshared --length 100000 --mtu 256", [394, 393]),
+        ("--length 8388608 --seed 9", [2051, 2050]),
     ] {
         let report = model(arguments);
         assert_eq!(totals(&report), expected, "{arguments}");
-        assert_eq!(report["data_verified"], true, "{arguments}");
-        assert_eq!(report["imm_verified"], true, "{arguments}");
-        assert_whole(&report);
+        assert_right(&report);
     }
     assert_eq!(classes(&model(""), 0), ["doorbell", "wqe_fetch", "payload_read", "cqe_write"]);
     assert_eq!(classes(&model("--armed"), 1), ["payload_write", "recv_wqe_fetch", "cqe_write", "event"]);
+}
+
+/// Every operation with every doorbell, inline or not: the published table per verb and mode.
+pub fn the_table_of_operations_and_modes() {
+    for (op, responder) in [
+        ("write", &["payload_write"][..]),
+        ("write_imm", &["payload_write", "recv_wqe_fetch", "cqe_write"]),
+        ("send", &["cqe_write", "payload_write", "recv_wqe_fetch"]),
+        ("send_imm", &["cqe_write", "payload_write", "recv_wqe_fetch"]),
+    ] {
+        for doorbell in ["8", "64", "wqe"] {
+            for inline in ["", "--inline"] {
+                let arguments = format!("--op {op} --doorbell {doorbell} {inline} --length 16");
+                let report = model(&arguments);
+                assert_right(&report);
+                // Sixteen bytes and their headers fit into one slot, which the carrying doorbell spares the device.
+                let mut requester = vec!["doorbell"];
+                requester.extend((doorbell != "wqe").then_some("wqe_fetch"));
+                requester.extend(inline.is_empty().then_some("payload_read"));
+                requester.push("cqe_write");
+                assert_eq!(classes(&report, 0), requester, "{arguments}");
+                let (mut found, mut expected) = (classes(&report, 1), responder.to_vec());
+                found.sort_unstable();
+                expected.sort_unstable();
+                assert_eq!(found, expected, "{arguments}");
+                let bell = &rows(&report, 0)[0];
+                assert_eq!(bell["bytes"], if doorbell == "8" { 8 } else { 64 }, "{arguments}");
+            }
+        }
+    }
 }
 
 /// The published constants' arithmetic: MPS 256, MRRS 512, 64-bit addresses, coarse completions, one element, signaled.
@@ -97,7 +81,10 @@ pub fn golden_wire_bytes() {
         let send = model(&format!("--op send --length {length}"));
         assert_eq!(wire_bytes(&send, 1), received, "SEND at the responder, {length} bytes");
     }
-    assert_eq!(wire_bytes(&model("--op write --inline --length 28 --doorbell wqe"), 0), (88, 88));
+    let carried = model("--op write --inline --length 28 --doorbell wqe");
+    assert_eq!(wire_bytes(&carried, 0), (88, 88));
+    let link = &carried["hosts"][0]["link"];
+    assert_eq!((&link["mps"], &link["mrrs"], &link["rcb"]), (&256.into(), &512.into(), &64.into()));
 }
 
 pub fn a_line_is_one_write_and_is_seen_as_eight_stores() {
@@ -110,25 +97,25 @@ pub fn a_line_is_one_write_and_is_seen_as_eight_stores() {
 
 pub fn cold_caches_add_fetches_and_nothing_else() {
     let (warm, cold) = (model(""), model("--cold"));
+    assert_right(&cold);
     for host in [0, 1] {
-        let mut added = classes(&cold, host);
-        for class in classes(&warm, host) {
-            let at = added.iter().position(|other| *other == class).expect("what is warm is cold too");
-            added.remove(at);
-        }
+        let is_fill = |class: &&str| ["context_fetch", "key_fetch", "translation_fetch"].contains(class);
+        let (mut added, rest): (Vec<_>, Vec<_>) = classes(&cold, host).into_iter().partition(is_fill);
+        assert_eq!(rest, classes(&warm, host), "what was there without them is there in the same order, host {host}");
         added.sort_unstable();
         assert_eq!(added, ["context_fetch", "context_fetch", "key_fetch", "translation_fetch"], "host {host}");
     }
-    assert_whole(&cold);
 }
 
 pub fn a_refused_key_is_a_nak_and_an_error_and_touches_nothing() {
     for fault in ["bad-rkey", "bounds", "permission"] {
-        let report = model(&format!("--fault {fault}"));
-        assert_eq!(report["requester_status"], "REM_ACCESS_ERR", "{fault}");
-        assert_eq!(report["data_verified"], true, "the target is untouched after {fault}");
-        assert!(!classes(&report, 1).contains(&"payload_write"), "{fault}");
-        assert_whole(&report);
+        for op in ["write", "write_imm"] {
+            let report = model(&format!("--fault {fault} --op {op}"));
+            assert_eq!(report["requester_status"], "REM_ACCESS_ERR", "{fault}");
+            assert_eq!(report["data_verified"], true, "the target is untouched after {fault}");
+            assert!(!classes(&report, 1).contains(&"payload_write"), "{fault}");
+            assert_whole(&report);
+        }
     }
 }
 
@@ -138,32 +125,61 @@ pub fn a_lost_packet_is_read_and_sent_again() {
     {
         let report = model(arguments);
         assert_eq!(report["requester_status"], "SUCCESS", "{arguments}");
-        let again = rows(&report, 0).iter().filter(|row| row["attempt"].as_u64().unwrap_or(0) > 0);
-        assert!(again.clone().count() > 0 && again.clone().all(|row| row["class"] == "payload_read"), "{arguments}");
-        assert_whole(&report);
+        assert_right(&report);
+        let again: Vec<_> = rows(&report, 0).iter().filter(|row| attempt(row) > 0).collect();
+        assert!(!again.is_empty() && again.iter().all(|row| class(row) == "payload_read"), "{arguments}");
+        let twice = classes(&report, 1).iter().filter(|class| **class == "payload_write").count();
+        assert_eq!(twice as u64, report["packets"], "no byte is placed twice: {arguments}");
     }
 }
 
 pub fn the_exit_number_says_what_went_wrong() {
     assert_eq!(report("--hosts model --expect-one-more", 1)["matches_story"], false);
+    let words = demo("--hosts model --expect-one-more");
+    assert!(words.standard_output.contains("NOT as the story tells"), "{}", words.standard_output);
     for usage in
         ["--mtu 1000", "--fault nonsense", "--inline --length 300", "--op send --fault bounds", "--fault drop:2"]
     {
-        let output = demo(&format!("--hosts model {usage}"));
-        assert_eq!(output.status.code(), Some(2), "{usage}");
-        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{usage}");
+        assert_refused(&format!("--hosts model {usage}"), 2);
     }
-    let missing = Command::new(env!("CARGO_BIN_EXE_rnic"))
-        .args(["demo", "--offline"])
-        .env("RNIC_CACHE", tempfile::tempdir().expect("a folder").path())
-        .env("RNIC_QEMU", "/nonexistent/qemu")
-        .output()
-        .expect("the program starts");
-    assert_eq!(missing.status.code(), Some(3), "{}", String::from_utf8_lossy(&missing.stderr));
-    let late = demo("--hosts model --time-limit 0");
-    assert_eq!(late.status.code(), Some(4), "{}", String::from_utf8_lossy(&late.stderr));
-    let full = demo("--hosts model --capture /nonexistent/folder/file");
-    assert_eq!(full.status.code(), Some(3));
+    assert_refused("--hosts model --capture /nonexistent/folder/file", 3);
+    // A limit that has passed before anything was done, and one that passes while the responder waits.
+    assert_refused("--hosts model --time-limit 0", 4);
+}
+
+#[track_caller]
+fn assert_refused(arguments: &str, exit: i32) {
+    let output = demo(arguments);
+    assert_eq!(output.status.code(), Some(exit), "{arguments}: {}", output.standard_error);
+    assert!(output.standard_output.is_empty() && !output.standard_error.is_empty(), "{arguments}");
+}
+
+/// QEMUs that will not do, and a cache that holds none: one sentence, and number 3.
+pub fn a_missing_or_old_qemu_is_told_in_one_sentence() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let old = fake_qemu(folder.path(), "10.0.13");
+    let missing = folder.path().join("missing");
+    for (qemu, word) in [(Some(old.as_str()), "10.0.13"), (missing.to_str(), "missing"), (None, "offline")] {
+        let mut command = program::command("demo --offline");
+        command.env("RNIC_CACHE", folder.path().join("cache")).env_remove("RNIC_QEMU").env("PATH", folder.path());
+        if let Some(qemu) = qemu {
+            command.env("RNIC_QEMU", qemu);
+        }
+        let output = program::run(command);
+        assert_eq!(output.status.code(), Some(3), "{}", output.standard_error);
+        assert!(output.standard_error.contains(word), "{}", output.standard_error);
+        assert_eq!(output.standard_error.lines().count(), 1, "{}", output.standard_error);
+        assert!(output.standard_output.is_empty());
+    }
+}
+
+/// A program that answers as an old QEMU does.
+fn fake_qemu(folder: &Path, version: &str) -> String {
+    let path = folder.join("old-qemu");
+    let text = format!("#!/bin/sh\n[ \"$1\" = -version ] && echo 'QEMU emulator version {version}'\nexit 0\n");
+    fs::write(&path, text).expect("written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+    path.to_str().expect("text").to_owned()
 }
 
 pub fn model_hosts_take_less_than_two_seconds() {
@@ -174,7 +190,7 @@ pub fn model_hosts_take_less_than_two_seconds() {
 
 /// The main job, in two QEMU guests each time.
 pub fn the_known_totals_in_guests() {
-    Lab::prepare(&Options::from_environment(), &mut StandardError).expect("QEMU and the guest's image");
+    laboratory::is_provided();
     for (arguments, expected) in [
         ("", [4, 3]),
         ("--armed", [4, 4]),
@@ -183,16 +199,30 @@ pub fn the_known_totals_in_guests() {
         ("--cold", [8, 7]),
         ("--fault bad-rkey", [4, 1]),
         ("--unshared", [4, 3]),
-        ("--cold-boot", [4, 3]),
     ] {
-        let start = Instant::now();
-        let report = report(arguments, 0);
-        let limit = if arguments == "--cold-boot" { 60 } else { 8 };
-        assert_eq!(totals(&report), expected, "{arguments}");
-        assert_eq!(report["hosts_kind"], "qemu");
-        crate::tally::guests_booted(2);
-        assert!(report["hosts"][0]["kernel"].as_str().is_some_and(|kernel| kernel.starts_with("6.12")), "{arguments}");
-        assert_whole(&report);
-        assert!(start.elapsed() < Duration::from_secs(limit), "{arguments} took {:?}", start.elapsed());
+        in_guests(arguments, expected, Duration::from_secs(8));
     }
+}
+
+/// The same with the adapters there from the guests' first instruction on.
+pub fn the_known_totals_in_guests_booted_cold() {
+    in_guests("--cold-boot", [4, 3], Duration::from_secs(60));
+}
+
+#[track_caller]
+fn in_guests(arguments: &str, expected: [u64; 2], limit: Duration) -> Value {
+    let start = Instant::now();
+    let report = report(arguments, 0);
+    assert!(start.elapsed() < limit, "{arguments} took {:?}", start.elapsed());
+    println!("{arguments}: {:?}", start.elapsed());
+    assert_eq!(totals(&report), expected, "{arguments}");
+    assert_eq!(report["hosts_kind"], "qemu");
+    for host in [0, 1] {
+        let kernel = report["hosts"][host]["kernel"].as_str().expect("a kernel");
+        assert!(kernel.starts_with("6.12"), "{kernel}");
+        let link = &report["hosts"][host]["link"];
+        assert_eq!((&link["mps"], &link["mrrs"]), (&128.into(), &512.into()), "as Linux under QEMU sets them");
+    }
+    assert_whole(&report);
+    report
 }

@@ -1,334 +1,198 @@
-//! Unmodified QEMU: a transaction with no guest kernel, the guest's memory seen from outside, and sudden death.
+//! Unmodified QEMU under qtest, with no guest kernel: whole transactions, and how QEMU's own doings meet the adapter.
 
-use rnic_ci::deadline::Deadline;
-use rnic_ci::guest::{Guest, GuestSpec};
-use rnic_ci::qemu::{RunFolder, Running};
-use rnic_ci::{Lab, Options, StandardError};
-use rnic_device::adapter::AdapterHandle;
-use rnic_device::server::{Server, adapter_options};
-use rnic_shim::backings::qtest::{Qtest, QtestOptions};
+use crate::bench::fabric::{Fabric, by_class, class_names, of_operations};
+use crate::bench::laboratory;
+use crate::bench::qtest::{self, Machine};
+use crate::bench::trace_judge::{self, Told};
+use crate::bench::transaction::{Pair, over_socket};
+use rnic_ci::Lab;
+use rnic_ci::guest::GuestMemory;
+use rnic_pcie::Class;
+use rnic_shim::backings::in_process::ModelHost;
 use rnic_shim::backings::socket::{MemoryAccess, Socket};
-use rnic_shim::transaction::{CANARY, Role, Side, TransactionSpec, payload};
+use rnic_shim::transaction::{Operation, TransactionSpec};
 use rnic_shim::verbs::MrLayout;
-use rnic_switch::SwitchConfig;
-use serde_json::{Value, json};
-use std::ffi::OsString;
-use std::os::unix::net::UnixListener;
-use std::path::Path;
-use std::sync::Arc;
+use serde_json::json;
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(20);
-
-fn lab() -> Lab {
-    Lab::prepare(&Options::from_environment(), &mut StandardError).expect("QEMU and the guest's image")
+fn machines(lab: &Lab, fabric: &Fabric, memory: GuestMemory) -> [Machine; 2] {
+    ["A", "B"].map(|name| qtest::start(lab, name, &fabric.function(name), memory))
 }
 
-fn server(folder: &Path) -> Server {
-    let adapters = vec![adapter_options("A", folder), adapter_options("B", folder)];
-    Server::start(adapters, SwitchConfig::default()).expect("two adapters on a switch")
-}
+/// The one that begins with empty caches.
+const COLD: &str = "cold";
 
-/// A QEMU under qtest with an adapter, and the driver that reaches it. Shared memory, or every DMA by message.
-fn qtest(lab: &Lab, folder: &Arc<RunFolder>, name: &str, socket: &Path, shared: bool) -> (Running, Qtest) {
-    let path = folder.socket_path(&format!("qtest-{name}"));
-    let _ = std::fs::remove_file(&path);
-    let listener = UnixListener::bind(&path).expect("a socket for qtest");
-    let device = json!({"driver": "vfio-user-pci", "bus": "rp0", "rombar": 0, "x-msg-timeout": 60000,
-        "socket": {"type": "unix", "path": socket}});
-    let memory = "memory-backend-memfd,id=m0,size=256M,share=on";
-    let plain = "memory-backend-ram,id=m0,size=256M";
-    let qtest = format!("unix:{}", path.display());
-    let words = [
-        "-accel",
-        "qtest",
-        "-display",
-        "none",
-        "-nodefaults",
-        "-qtest-log",
-        "none",
-        "-qtest",
-        &qtest,
-        "-machine",
-        "q35,memory-backend=m0",
-        "-m",
-        "256M",
-        "-object",
-        if shared { memory } else { plain },
-        "-device",
-        "pcie-root-port,id=rp0,chassis=1,slot=1",
-        "-device",
-        &device.to_string(),
-    ];
-    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-    let running = lab.qemu().start(name, folder, &words).expect("a machine");
-    let (stream, _) = listener.accept().expect("QEMU connects to qtest");
-    let driver = Qtest::open(stream, QtestOptions::default()).expect("the device behind the root port");
-    (running, driver)
-}
-
-/// Both sides up to RTS.
-fn connect(a: &mut Side, b: &mut Side) {
-    let (own, peer) = (a.bring_up().expect("A's bring-up"), b.bring_up().expect("B's bring-up"));
-    b.connect(own).expect("B connects");
-    a.connect(peer).expect("A connects");
-}
-
-/// Crossings that operations have caused so far, by the function's trace.
-fn operation_crossings(adapter: &AdapterHandle) -> Vec<&'static str> {
-    let crossings = adapter.call(|adapter| {
-        let mut crossings = Vec::new();
-        adapter.function.link.read_trace(1, 1 << 16, &mut crossings);
-        crossings
-    });
-    let crossings = crossings.expect("the adapter answers");
-    let own = crossings.iter().filter(|crossing| {
-        use rnic_pcie::Cause;
-        matches!(crossing.origin.cause, Cause::Send { .. } | Cause::Receive { .. } | Cause::Packet { .. })
-    });
-    own.map(|crossing| crossing.origin.class.name()).collect()
+/// Transactions that between them make every class of crossing that QEMU can see.
+fn specs() -> Vec<(&'static str, TransactionSpec, [usize; 2])> {
+    // Under qtest every look at memory is a message, so time runs fast for the retry timer.
+    let story = TransactionSpec { timeout: 18, ..TransactionSpec::default() };
+    let long = TransactionSpec { length_bytes: 10_000, path_mtu_bytes: 1024, ..story.clone() };
+    let listed = TransactionSpec { layout: MrLayout::List, elements: 3, ..long.clone() };
+    let send = TransactionSpec { operation: Operation::SendImm, layout: MrLayout::TwoLevel, ..story.clone() };
+    vec![
+        ("the story", story.clone(), [4, 3]),
+        // Two contexts and a key on each side; a contiguous region needs no translation.
+        (COLD, story.clone(), [7, 6]),
+        ("armed", TransactionSpec { armed: true, ..story.clone() }, [4, 4]),
+        ("unsignaled", TransactionSpec { signaled: false, ..story }, [3, 3]),
+        ("ten packets", long, [13, 12]),
+        ("ten packets of three elements in listed pages", listed, [13, 12]),
+        ("a SEND, armed", TransactionSpec { armed: true, ..send }, [4, 4]),
+    ]
 }
 
 pub fn the_whole_transaction_under_qtest() {
-    let (lab, folder) = (lab(), tempfile::tempdir().expect("a folder"));
-    let run_folder = lab.run_folder();
-    for shared in [true, false] {
-        for armed in [false, true] {
-            let server = server(folder.path());
-            let [adapter_a, adapter_b] = ["A", "B"].map(|name| server.adapter(name).expect("an adapter"));
-            let (_qemu_a, driver_a) = qtest(&lab, run_folder, "A", adapter_a.socket(), shared);
-            let (_qemu_b, driver_b) = qtest(&lab, run_folder, "B", adapter_b.socket(), shared);
-            let spec = TransactionSpec { layout: MrLayout::List, timeout: 18, ..TransactionSpec::default() };
-            let spec_b = TransactionSpec { armed, ..spec.clone() };
-            let mut a = Side::open(Box::new(driver_a), spec, Role::Requester).expect("A opens");
-            let mut b = Side::open(Box::new(driver_b), spec_b, Role::Responder).expect("B opens");
-            connect(&mut a, &mut b);
-            b.arm().expect("B arms");
-            for adapter in [adapter_a, adapter_b] {
-                adapter.call(|adapter| adapter.function.link.trace_mut().watch(1 << 16)).expect("the adapter answers");
-            }
-            a.post().expect("A posts");
-            a.wait().expect("A completes");
-            b.wait().expect("B completes");
-            let what = format!("shared {shared}, armed {armed}");
-            assert_eq!(
-                operation_crossings(adapter_a),
-                ["doorbell", "wqe_fetch", "payload_read", "cqe_write"],
-                "{what}"
-            );
-            let mut expected = vec!["payload_write", "recv_wqe_fetch", "cqe_write"];
-            expected.extend(armed.then_some("event"));
-            assert_eq!(operation_crossings(adapter_b), expected, "{what}");
-            for side in [&mut a, &mut b] {
-                let verdict = side.verify().expect("verification");
-                assert!(verdict.is_good(), "{what}: {:?}", verdict.faults);
-            }
+    let lab = laboratory::lab();
+    let fabric = Fabric::new();
+    let machines = machines(&lab, &fabric, GuestMemory::Shared);
+    for (name, spec, expected) in specs() {
+        let mut pair = Pair::bring_up(machines.each_ref().map(Machine::backing), &spec);
+        if name == COLD {
+            pair.flush_caches();
         }
+        let [a, b] = pair.run_watched(&fabric);
+        assert_eq!([a.len(), b.len()], expected, "{name}: {:?} {:?}", class_names(&a), class_names(&b));
+        if name == "armed" {
+            assert_eq!(class_names(&a), ["doorbell", "wqe_fetch", "payload_read", "cqe_write"]);
+            assert_eq!(class_names(&b), ["payload_write", "recv_wqe_fetch", "cqe_write", "event"]);
+        }
+        pair.close();
     }
 }
 
-fn order(guest: &Guest, order: Value) -> Value {
-    let deadline = Deadline::new(format!("the guest obeys {order}"), LIMIT);
-    guest.exchange().send(format!("{order}\n").as_bytes(), &deadline).expect("sent");
-    let line = guest.exchange().receive_line(1 << 20, &deadline).expect("an answer");
-    let answer: Value = serde_json::from_str(&line).expect("a JSON line");
-    answer.get("ok").unwrap_or_else(|| panic!("{order}: {line}")).clone()
+/// From the first message to the last: every store, load, DMA and vector that QEMU saw is a recorded crossing.
+pub fn qemus_trace_tells_the_same_crossings_under_qtest() {
+    let lab = laboratory::lab();
+    for (name, spec, expected) in specs() {
+        let fabric = Fabric::new();
+        let watches = ["A", "B"].map(|name| fabric.watch(name));
+        let machines = machines(&lab, &fabric, GuestMemory::Messages);
+        let mut pair = Pair::bring_up(machines.each_ref().map(Machine::backing), &spec);
+        if name == COLD {
+            pair.flush_caches();
+        }
+        pair.run();
+        let crossings = watches.map(|watch| watch.crossings());
+        let qpns = [spec.requester_qpn, spec.responder_qpn];
+        for (side, crossings) in crossings.iter().enumerate() {
+            let told: Vec<Told> = crossings.iter().map(Told::from).collect();
+            let seen = trace_judge::agree(&machines[side].trace, &told);
+            assert!(seen.dma.len() >= expected[side] && seen.stores.len() > 8 && !seen.loads.is_empty(), "{seen:?}");
+            assert_eq!(of_operations(crossings, &qpns[side..=side]).len(), expected[side], "{name}, side {side}");
+        }
+        println!("{name}: {:?}", crossings.map(|crossings| crossings.len()));
+    }
 }
 
-pub fn qmp_finds_the_payload_in_guest_b_and_canaries_around_it() {
-    let (lab, folder) = (lab(), tempfile::tempdir().expect("a folder"));
-    let server = server(folder.path());
-    let program = Path::new(env!("CARGO_BIN_EXE_rnic"));
-    let [a, mut b] = ["A", "B"].map(|name| {
-        let socket = server.adapter(name).expect("an adapter").socket().clone();
-        let mut guest = lab.guest(&GuestSpec::new(name, &socket)).expect("a guest");
-        let path = guest.send_payload(program).expect("the program is sent");
-        guest.run(&format!("{path} guest-agent")).expect("the program runs");
-        crate::tally::guests_booted(1);
-        guest
-    });
-    let spec = json!({"layout": "list", "timeout": 18, "seed": 77});
-    let opened_a = order(&a, json!({"order": "open", "spec": spec, "role": "requester"}));
-    let opened_b = order(&b, json!({"order": "open", "spec": spec, "role": "responder"}));
-    order(&b, json!({"order": "connect", "peer": opened_a["endpoint"]}));
-    order(&a, json!({"order": "connect", "peer": opened_b["endpoint"]}));
-    order(&a, json!({"order": "post"}));
-    order(&a, json!({"order": "wait"}));
-    order(&b, json!({"order": "wait"}));
-    let report = order(&b, json!({"order": "report"}));
-    let page = report["pages"][0].as_u64().expect("the page of the target, as the device addresses it");
-    let saved = folder.path().join("memory");
-    b.qmp().save_memory(page - 4096, 3 * 4096, &saved).expect("pmemsave");
-    let memory = std::fs::read(&saved).expect("the saved memory");
-    assert_eq!(memory.len(), 3 * 4096);
-    assert!(memory[4096..8192] == payload(77, 4096)[..], "the payload stands at its target");
-    assert!(memory[..4096].iter().chain(&memory[8192..]).all(|byte| *byte == CANARY), "and nothing around it");
+/// The judge of the trace judges: a crossing more, less, longer or elsewhere is noticed.
+pub fn the_judge_of_the_trace_notices_a_wrong_record() {
+    let lab = laboratory::lab();
+    let fabric = Fabric::new();
+    let watch = fabric.watch("B");
+    let machines = machines(&lab, &fabric, GuestMemory::Messages);
+    let spec = TransactionSpec { armed: true, timeout: 18, ..TransactionSpec::default() };
+    Pair::bring_up(machines.each_ref().map(Machine::backing), &spec).run();
+    let told: Vec<Told> = watch.crossings().iter().map(Told::from).collect();
+    let seen = trace_judge::agree(&machines[1].trace, &told);
+    type Change = fn(&mut Vec<Told>);
+    let changes: [(&str, Change); 5] = [
+        ("one left out", |told| told.truncate(told.len() - 1)),
+        ("one twice", |told| told.push(told[told.len() - 1])),
+        ("two exchanged", |told| {
+            let last = told.len() - 1;
+            told.swap(last, last - 1);
+        }),
+        ("a byte more", |told| told.last_mut().expect("crossings").bytes += 1),
+        ("no vector", |told| told.iter_mut().for_each(|crossing| crossing.vector = false)),
+    ];
+    for (name, change) in changes {
+        let mut wrong = told.clone();
+        change(&mut wrong);
+        assert!(trace_judge::compare(&seen, &wrong).is_err(), "{name}");
+    }
 }
 
-/// File descriptors of this process once both adapters have let their last clients go.
-fn open_files(server: &Server) -> usize {
-    let until = Instant::now() + LIMIT;
-    while server.adapters.iter().any(|adapter| left_behind(adapter) != (0, 0, false)) {
-        assert!(Instant::now() < until, "a client that has gone is still attached");
+/// What firmware does before anything else: read the identity, size the BARs, find the capabilities.
+pub fn qemu_realizes_the_device_and_sizes_its_bars() {
+    const BARS: [(u8, u32, u64); 3] = [(0x10, 0x4, 0x1_0000), (0x18, 0xc, 4 << 20), (0x20, 0x4, 0x1000)];
+    let lab = laboratory::lab();
+    let fabric = Fabric::new();
+    let mut machine = qtest::start(&lab, "A", &fabric.function("A"), GuestMemory::Shared);
+    let qemu = &mut machine.qemu;
+    // The root port's secondary bus.
+    qemu.write_config(0, 4, 0, 0x18, 0x01_0100).expect("a bus number");
+    let mut read = |offset| qemu.read_config(1, 0, 0, offset).expect("configuration space");
+    assert_eq!(read(0), 0x12b7_1234);
+    assert_eq!(read(8) >> 8, 0x02_0700, "an InfiniBand or RDMA controller");
+    let mut capabilities = Vec::new();
+    let mut at = read(0x34) as u8;
+    while at != 0 && capabilities.len() < 48 {
+        let header = read(at & 0xfc);
+        capabilities.push(header as u8);
+        at = (header >> 8) as u8;
+    }
+    for (number, name) in [(0x01, "power management"), (0x10, "PCI Express"), (0x11, "MSI-X")] {
+        assert!(capabilities.contains(&number), "{name} in {capabilities:x?}");
+    }
+    for (register, kind, at_least) in BARS {
+        let is_64_bit = kind & 4 != 0;
+        qemu.write_config(1, 0, 0, register, u32::MAX).expect("all ones");
+        let low = qemu.read_config(1, 0, 0, register).expect("the size");
+        let mut mask = u64::from(low & !0xf) | 0xffff_ffff_0000_0000;
+        if is_64_bit {
+            qemu.write_config(1, 0, 0, register + 4, u32::MAX).expect("all ones");
+            let high = qemu.read_config(1, 0, 0, register + 4).expect("the size");
+            mask = u64::from(low & !0xf) | u64::from(high) << 32;
+        }
+        let size = mask.wrapping_neg();
+        assert_eq!(low & 0xf, kind, "the kind of BAR at {register:#x}");
+        assert!(size.is_power_of_two() && size >= at_least, "BAR at {register:#x}: {size:#x}");
+    }
+}
+
+/// A machine's reset reaches the device, whatever it was doing, and leaves it fit for the next driver.
+pub fn a_reset_of_the_machine_is_a_reset_of_the_device() {
+    let lab = laboratory::lab();
+    let fabric = Fabric::new();
+    let mut machines = machines(&lab, &fabric, GuestMemory::Shared);
+    let spec = TransactionSpec { timeout: 18, ..TransactionSpec::default() };
+    Pair::bring_up(machines.each_ref().map(Machine::backing), &spec).run();
+    let before = fabric.resets("B");
+    machines[1].qemu.qmp().execute("system_reset", json!({})).expect("a reset");
+    let until = Instant::now() + Duration::from_secs(10);
+    while fabric.resets("B") == before {
+        assert!(Instant::now() < until, "the reset has not arrived");
         std::thread::sleep(Duration::from_millis(5));
     }
-    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
-}
-
-/// Maps, files and clients of an adapter whose client has died.
-fn left_behind(adapter: &AdapterHandle) -> (usize, usize, bool) {
-    let look = adapter.call(|adapter| {
-        let window = adapter.function.link.window();
-        (window.map_count(), window.file_count(), adapter.is_attached())
+    let enabled = fabric.adapter("B").call(|adapter| {
+        let function = &adapter.function;
+        (function.engine.is_enabled(), function.link.bus_master(), function.engine.object_counts())
     });
-    look.expect("the adapter answers")
+    assert_eq!(enabled.expect("an answer"), (false, false, [0; 4]), "nothing of before is left");
+    Pair::bring_up(machines.each_ref().map(Machine::backing), &spec).run();
 }
 
-/// One life and death: a stream to a machine that is killed, the survivor's end, a new machine on the same socket.
-fn kill_once(lab: &Lab, server: &Server, round: usize) {
-    let [adapter_a, adapter_b] = ["A", "B"].map(|name| server.adapter(name).expect("an adapter"));
-    let spec =
-        TransactionSpec { timeout: 10, retry_cnt: 3, length_bytes: 1 << 20, path_mtu_bytes: 256, ..Default::default() };
-    let model = || {
-        let socket = Socket::connect(adapter_a.socket(), Default::default(), MemoryAccess::Shared, LIMIT);
-        Box::new(socket.expect("a model host"))
-    };
-    let mut a = Side::open(model(), spec.clone(), Role::Requester).expect("A opens");
-    let (mut qemu, driver) = qtest(lab, lab.run_folder(), &format!("victim{round}"), adapter_b.socket(), true);
-    let mut b = Side::open(Box::new(driver), spec, Role::Responder).expect("B opens");
-    connect(&mut a, &mut b);
-    a.post().expect("A posts a mebibyte");
-    qemu.kill();
-    a.wait().expect("the survivor's request ends, one way or the other");
-    let status = |side: &Side| side.report().completion.as_ref().map(|done| done.status_name.clone());
-    if status(&a).as_deref() == Some("SUCCESS") {
-        a.post().expect("A posts again");
-        let start = Instant::now();
-        a.wait().expect("the survivor's request ends");
-        assert!(start.elapsed() < Duration::from_secs(1), "within its retry time: {:?}", start.elapsed());
-    }
-    assert_eq!(status(&a).as_deref(), Some("RETRY_EXC_ERR"), "round {round}");
-    let until = Instant::now() + LIMIT;
-    while left_behind(adapter_b) != (0, 0, false) {
-        assert!(Instant::now() < until, "round {round}: {:?} is left", left_behind(adapter_b));
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    drop((a, b));
-    let spec = TransactionSpec { timeout: 17, ..Default::default() };
-    let mut a = Side::open(model(), spec.clone(), Role::Requester).expect("A opens anew");
-    let (_qemu, driver) = qtest(lab, lab.run_folder(), &format!("heir{round}"), adapter_b.socket(), true);
-    let mut b = Side::open(Box::new(driver), spec, Role::Responder).expect("B opens anew");
-    connect(&mut a, &mut b);
-    a.post().expect("A posts");
-    a.wait().expect("A completes");
-    b.wait().expect("B completes");
-    assert!(b.verify().expect("verification").is_good(), "round {round}: a new machine on the freed socket");
-}
-
-pub fn a_killed_machine_takes_nothing_with_it_twenty_times() {
-    let (lab, folder) = (lab(), tempfile::tempdir().expect("a folder"));
-    let server = server(folder.path());
-    kill_once(&lab, &server, 0);
-    let before = open_files(&server);
-    for round in 1..=20 {
-        kill_once(&lab, &server, round);
-    }
-    let after = open_files(&server);
-    assert!(after <= before, "file descriptors: {before} before, {after} after");
-}
-
-/// What a Linux guest sees of the device, a function level reset by its hands, and a transaction afterwards.
-pub fn a_guest_sees_a_sane_pcie_device_and_resets_it() {
-    let (lab, folder) = (lab(), tempfile::tempdir().expect("a folder"));
-    let server = server(folder.path());
-    let socket = server.adapter("A").expect("an adapter").socket().clone();
-    let mut guest = lab.guest(&GuestSpec::new("sane", &socket)).expect("a guest");
-    crate::tally::guests_booted(1);
-    let mut shell = |command: &str| {
-        let (code, output) = guest.shell(command, LIMIT).expect("the guest's shell");
-        (code, String::from_utf8_lossy(&output).trim().to_owned())
-    };
-    let device = "/sys/bus/pci/devices/0000:01:00.0";
-    let read = "cat vendor device class current_link_width max_link_width; wc -c < config; wc -l < resource";
-    let (code, seen) = shell(&format!("cd {device} && {read}"));
-    let seen: Vec<_> = seen.lines().collect();
-    assert_eq!((code, &seen[..3]), (0, &["0x1234", "0x12b7", "0x020700"][..]), "{seen:?}");
-    assert_eq!(seen[3], seen[4], "the link runs at its width: {seen:?}");
-    assert_eq!(seen[5], "4096", "all of configuration space: {seen:?}");
-    let (_, bars) = shell(&format!("cat {device}/resource"));
-    let size = |bar: usize| {
-        let line = bars.lines().nth(bar).unwrap_or_default().to_owned();
-        let numbers: Vec<_> =
-            line.split_whitespace().map(|word| u64::from_str_radix(&word[2..], 16).unwrap_or(0)).collect();
-        numbers[1] - numbers[0] + 1
-    };
-    assert_eq!((size(0), size(2)), (0x1_0000, 4 << 20), "{bars}");
-    let adapter = server.adapter("A").expect("an adapter");
-    let resets = || adapter.call(|adapter| adapter.function.resets()).expect("the adapter answers");
-    let before = resets();
-    let (code, methods) = shell(&format!("cat {device}/reset_method && echo 1 > {device}/reset"));
-    assert_eq!(code, 0, "{methods}");
-    assert!(methods.contains("flr"), "{methods}");
-    assert!(resets() > before, "the reset has arrived");
-}
-
-/// An adapter whose guest does nothing costs nothing.
-pub fn an_idle_adapter_takes_less_than_a_hundredth_of_a_core() {
-    let (lab, folder) = (lab(), tempfile::tempdir().expect("a folder"));
-    let server = server(folder.path());
-    let socket = server.adapter("A").expect("an adapter").socket().clone();
-    let _guest = lab.guest(&GuestSpec::new("idle", &socket)).expect("a guest");
-    crate::tally::guests_booted(1);
-    std::thread::sleep(Duration::from_millis(500));
-    let (start, before) = (Instant::now(), processor_time());
-    std::thread::sleep(Duration::from_secs(4));
-    let share = (processor_time() - before).as_secs_f64() / start.elapsed().as_secs_f64();
-    assert!(share < 0.01, "{:.2} % of a core", 100.0 * share);
-}
-
-/// Of this process, which serves the adapters.
-fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// QEMU processes whose device is on a socket of this demo.
-fn machines_of(demo: u32) -> Vec<u32> {
-    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
-    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    ids.filter(|id| {
-        let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-        let command = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
-        let marked = environment.windows(24).any(|word| word.starts_with(b"RNIC_E2E_MARK="));
-        let ours = String::from_utf8_lossy(&environment).contains(&format!("RNIC_E2E_MARK={}", std::process::id()));
-        marked && ours && *id != demo && String::from_utf8_lossy(&command).contains("virtio-serial-pci")
-    })
-    .collect()
-}
-
-/// Neither SIGKILL nor SIGINT of the demo leaves a machine behind.
-pub fn a_killed_demo_leaves_no_machine() {
-    lab();
-    for signal in [rustix::process::Signal::KILL, rustix::process::Signal::INT] {
-        let mut demo = std::process::Command::new(env!("CARGO_BIN_EXE_rnic"))
-            .args(["demo", "--cold-boot"])
-            .env("RNIC_E2E_MARK", std::process::id().to_string())
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::null())
-            .spawn()
-            .expect("the demo starts");
-        let until = Instant::now() + LIMIT;
-        while machines_of(demo.id()).len() < 2 {
-            assert!(Instant::now() < until, "two machines come up");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let id = rustix::process::Pid::from_raw(demo.id() as i32).expect("a process id");
-        rustix::process::kill_process(id, signal).expect("the signal is sent");
-        let until = Instant::now() + LIMIT;
-        while !machines_of(demo.id()).is_empty() {
-            assert!(Instant::now() < until, "after {signal:?}: {:?} are left", machines_of(demo.id()));
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let _ = demo.wait();
-    }
+/// One client at a time: the second is told so at once, the first goes on; the next one finds a free device.
+pub fn a_second_client_is_refused_and_a_later_one_is_served() {
+    let lab = laboratory::lab();
+    let fabric = Fabric::new();
+    let mut machine = qtest::start(&lab, "first", &fabric.function("B"), GuestMemory::Shared);
+    let second = qtest::try_start(&lab, "second", &fabric.function("B"), GuestMemory::Shared);
+    let refusal = second.err().expect("a second QEMU is refused").to_string();
+    assert!(refusal.contains("second"), "{refusal}");
+    lab.run_folder().drop_logs();
+    let start = Instant::now();
+    let limit = Duration::from_millis(300);
+    let client = Socket::connect(&fabric.socket("B"), ModelHost::default(), MemoryAccess::Shared, limit);
+    let refusal = client.expect_err("a second client is refused").to_string();
+    assert!(refusal.contains("refused"), "{refusal}");
+    assert!(start.elapsed() < Duration::from_secs(2), "refused at once, not by silence");
+    let spec = TransactionSpec { timeout: 18, ..TransactionSpec::default() };
+    let pair = || over_socket(&fabric.socket("A"));
+    Pair::bring_up([pair(), machine.backing()], &spec).run();
+    machine.qemu.running().kill();
+    let heir = qtest::start(&lab, "heir", &fabric.function("B"), GuestMemory::Shared);
+    let watch = fabric.watch("B");
+    Pair::bring_up([pair(), heir.backing()], &spec).run();
+    assert_eq!(by_class(&watch.crossings()).get(&Class::PayloadWrite), Some(&1));
 }

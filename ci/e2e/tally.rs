@@ -1,38 +1,57 @@
-//! What a run has really done, counted where it is done; and the floors below which it fails.
+//! What a step has really done, counted where it is done: guests that booted, packets that judges not ours have seen.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-static GUESTS: AtomicUsize = AtomicUsize::new(0);
-static PACKETS: AtomicUsize = AtomicUsize::new(0);
+static GUESTS_BOOTED: AtomicU64 = AtomicU64::new(0);
+static PACKETS_JUDGED: AtomicU64 = AtomicU64::new(0);
 
-/// QEMU guests that ran a program of ours.
+/// The sums of a step, or of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub guests_booted: u64,
+    pub packets_judged_outside: u64,
+}
+
+/// Guests that have answered.
 pub fn guests_booted(count: usize) {
-    GUESTS.fetch_add(count, Ordering::Relaxed);
+    GUESTS_BOOTED.fetch_add(count as u64, Ordering::Relaxed);
 }
 
-/// Packets that a program of others has read: twice, if two have.
+/// Packets that a program of others has read or built: twice, if two have.
 pub fn packets_judged(count: usize) {
-    PACKETS.fetch_add(count, Ordering::Relaxed);
+    PACKETS_JUDGED.fetch_add(count as u64, Ordering::Relaxed);
 }
 
-/// The closing line.
-pub fn line() -> String {
-    let (guests, packets) = (GUESTS.load(Ordering::Relaxed), PACKETS.load(Ordering::Relaxed));
-    format!("guests booted {guests}, packets judged outside {packets}")
-}
-
-/// Each floor that was not reached, as a sentence.
-pub fn below_floors() -> Vec<String> {
-    let text = include_str!("floors.txt");
-    let floor = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<usize>().ok());
-    let reached = [("guests booted", &GUESTS), ("packets judged outside", &PACKETS)];
-    let short = reached.iter().filter_map(|(name, count)| {
-        let count = count.load(Ordering::Relaxed);
-        match floor(name) {
-            Some(floor) if count >= floor => None,
-            Some(floor) => Some(format!("{name} {count}, fewer than the floor of {floor}")),
-            None => Some(format!("floors.txt has no line for {name:?}")),
+impl Tally {
+    /// What this process has counted.
+    pub fn here() -> Tally {
+        Tally {
+            guests_booted: GUESTS_BOOTED.load(Ordering::Relaxed),
+            packets_judged_outside: PACKETS_JUDGED.load(Ordering::Relaxed),
         }
-    });
-    short.collect()
+    }
+
+    pub fn add(&mut self, other: Tally) {
+        self.guests_booted += other.guests_booted;
+        self.packets_judged_outside += other.packets_judged_outside;
+    }
+
+    pub fn write(&self, path: &Path) -> std::io::Result<()> {
+        std::fs::write(path, format!("{} {}\n", self.guests_booted, self.packets_judged_outside))
+    }
+
+    /// A step that was killed has written nothing, and counts for nothing.
+    pub fn read(path: &Path) -> Tally {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap_or(0));
+        let mut next = || numbers.next().unwrap_or(0);
+        Tally { guests_booted: next(), packets_judged_outside: next() }
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "guests booted {}, packets judged outside {}", self.guests_booted, self.packets_judged_outside)
+    }
 }

@@ -174,6 +174,16 @@ impl Guest {
         self.running.wait(&deadline).map(|_| ())
     }
 
+    /// Restarts the guest from its firmware on, the adapter staying where it is, and waits until it takes commands.
+    /// A guest that was restored has no kernel to start, so it must have been booted cold.
+    pub fn reboot(&mut self, limit: Duration) -> Result<()> {
+        let deadline = self.deadline("starting again".into(), limit);
+        // The command line says that a reboot is the end.
+        self.running.qmp().execute("set-action", serde_json::json!({ "reboot": "reset" }))?;
+        let rebooted = self.control.run("reboot -f", &deadline).and_then(|()| self.control.await_ready(&deadline));
+        rebooted.map_err(|error| self.running.explain(error))
+    }
+
     pub fn qmp(&mut self) -> &mut Qmp {
         self.running.qmp()
     }

@@ -49,6 +49,16 @@ impl QtestMachine {
         &mut self.running
     }
 
+    /// A second handle on qtest's connection, for a driver that speaks the protocol itself. Only one of the two may be
+    /// used at a time.
+    pub fn stream(&self) -> Result<UnixStream> {
+        let step = || "duplicating qtest's connection".to_owned();
+        self.connection
+            .get_ref()
+            .try_clone()
+            .map_err(|error| Error::Connection { step: step(), reason: error.to_string() })
+    }
+
     /// Sends one qtest command and returns what follows `OK`.
     pub fn command(&mut self, command: &str) -> Result<String> {
         self.exchange(command).map_err(|error| self.running.explain(error))

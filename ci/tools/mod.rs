@@ -1,5 +1,5 @@
-//! Outside judges of our packets: tshark names fields, scapy computes the ICRC. Both come from Debian's packages and run
-//! unpacked, through their own loader.
+//! Outside judges: tshark names the fields of our packets, scapy computes their ICRC, lspci reads our configuration space.
+//! All come from Debian's packages and run unpacked, through their own loader.
 //!
 //! In: the package names. Out: [`Tool`]s, from which commands are made.
 
@@ -46,6 +46,7 @@ impl Tool {
 pub struct Tools {
     tshark: Tool,
     python: Tool,
+    lspci: Tool,
 }
 
 impl Tools {
@@ -54,10 +55,12 @@ impl Tools {
         let cache = Cache::open(options)?;
         let _lock = cache.lock(progress)?;
         let set = PackageSet::whole("tools", "trixie", &["tshark", "python3", "python3-scapy"]);
-        let tree = Debian::new(&cache, options).provide(&set, progress)?;
-        // Both write preferences and caches into the home folder, which must not be the user's.
+        let mut debian = Debian::new(&cache, options);
+        let tree = debian.provide(&set, progress)?;
+        let pciutils = debian.provide(&PackageSet::whole("pciutils", "trixie", &["pciutils"]), progress)?;
+        // They write preferences and caches into the home folder, which must not be the user's.
         let home = cache.sub_folder("tools-home")?;
-        Ok(Tools { tshark: tshark(&tree, &home), python: python(&tree, &home)? })
+        Ok(Tools { tshark: tshark(&tree, &home), python: python(&tree, &home)?, lspci: lspci(&pciutils, &home) })
     }
 
     /// Prints packets: `-r capture.pcap -T fields -e infiniband.bth.opcode`.
@@ -68,6 +71,11 @@ impl Tools {
     /// Python with scapy, whose `scapy.contrib.roce` builds and checks RoCE packets.
     pub fn python(&self) -> &Tool {
         &self.python
+    }
+
+    /// Decodes configuration spaces: `-vv -F dump`, the dump being what `lspci -xxxx` prints.
+    pub fn lspci(&self) -> &Tool {
+        &self.lspci
     }
 }
 
@@ -82,6 +90,14 @@ fn tshark(tree: &Tree, home: &Path) -> Tool {
         ("WIRESHARK_PLUGIN_DIR".into(), home.join("no-plugins").into()),
     ];
     Tool { name: "tshark", program: loader(root), prefix, environment }
+}
+
+fn lspci(tree: &Tree, home: &Path) -> Tool {
+    let root = &tree.folder;
+    let mut prefix = loader_prefix(root, &[]);
+    prefix.push(root.join("usr/bin/lspci").into());
+    prefix.extend(["-i".into(), root.join("usr/share/misc/pci.ids").into()]);
+    Tool { name: "lspci", program: loader(root), prefix, environment: vec![("HOME".into(), home.into())] }
 }
 
 fn python(tree: &Tree, home: &Path) -> Result<Tool> {

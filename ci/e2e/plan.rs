@@ -1,0 +1,78 @@
+//! The steps, from cheap to dear.
+
+use crate::{caches, counters, demo, doorbells, ends, guest_memory, idle, kill, machines, outside, pci, serve};
+use std::time::Duration;
+
+/// One step: a function that panics when something is not as it should be.
+#[derive(Clone, Copy)]
+pub struct Step {
+    /// Theme and sentence.
+    pub name: &'static str,
+    pub limit: Duration,
+    pub run: fn(),
+}
+
+/// What most steps stay far below on an idle machine.
+const LIMIT_S: u64 = 120;
+/// The first step may have to fetch all packages over a slow network and build the image.
+const PROVISION_LIMIT_S: u64 = 3600;
+
+macro_rules! steps {
+    ($($theme:ident :: $name:ident within $limit_s:expr;)*) => {
+        vec![$(Step {
+            name: concat!(stringify!($theme), "::", stringify!($name)),
+            limit: Duration::from_secs($limit_s),
+            run: $theme::$name,
+        },)*]
+    };
+}
+
+/// What every other step finds in the cache; it runs with whatever is chosen.
+pub fn provision() -> Step {
+    Step {
+        name: "laboratory::is_provided",
+        limit: Duration::from_secs(PROVISION_LIMIT_S),
+        run: crate::bench::laboratory::is_provided,
+    }
+}
+
+pub fn steps() -> Vec<Step> {
+    steps! {
+        demo::the_known_totals_over_model_hosts within LIMIT_S;
+        demo::the_table_of_operations_and_modes within LIMIT_S;
+        demo::golden_wire_bytes within LIMIT_S;
+        demo::a_line_is_one_write_and_is_seen_as_eight_stores within LIMIT_S;
+        demo::cold_caches_add_fetches_and_nothing_else within LIMIT_S;
+        demo::a_refused_key_is_a_nak_and_an_error_and_touches_nothing within LIMIT_S;
+        demo::a_lost_packet_is_read_and_sent_again within LIMIT_S;
+        demo::the_exit_number_says_what_went_wrong within LIMIT_S;
+        demo::a_missing_or_old_qemu_is_told_in_one_sentence within LIMIT_S;
+        demo::model_hosts_take_less_than_two_seconds within LIMIT_S;
+        doorbells::a_torn_line_counts_as_single_stores_and_the_work_is_done within LIMIT_S;
+        caches::two_queue_pairs_in_turn_with_a_cache_of_one_fetch_a_context_an_operation_a_side within LIMIT_S;
+        outside::scapy_and_tshark_read_every_packet_of_the_demo_as_we_do within LIMIT_S;
+        outside::scapy_and_tshark_read_every_packet_of_other_transactions_as_we_do within LIMIT_S;
+        outside::a_thousand_packets_of_scapy_parse_and_a_flipped_bit_is_dropped_and_counted within LIMIT_S;
+        serve::it_listens_soon_and_a_signal_ends_it_cleanly within LIMIT_S;
+        serve::a_killed_server_leaves_sockets_that_the_next_one_takes_over within LIMIT_S;
+        serve::its_capture_holds_every_packet_and_their_icrc_is_right within LIMIT_S;
+        machines::qemu_realizes_the_device_and_sizes_its_bars within LIMIT_S;
+        machines::the_whole_transaction_under_qtest within LIMIT_S;
+        machines::qemus_trace_tells_the_same_crossings_under_qtest within LIMIT_S;
+        machines::the_judge_of_the_trace_notices_a_wrong_record within LIMIT_S;
+        machines::a_reset_of_the_machine_is_a_reset_of_the_device within LIMIT_S;
+        machines::a_second_client_is_refused_and_a_later_one_is_served within LIMIT_S;
+        kill::a_killed_machine_takes_nothing_with_it_twenty_times within 2 * LIMIT_S;
+        demo::the_known_totals_in_guests within 2 * LIMIT_S;
+        demo::the_known_totals_in_guests_booted_cold within LIMIT_S;
+        counters::qemus_trace_tells_the_same_crossings_in_guests within LIMIT_S;
+        counters::qemu_counts_the_same_crossings_when_every_dma_is_a_message within LIMIT_S;
+        guest_memory::qmp_finds_the_payload_in_guest_b_and_canaries_around_it within LIMIT_S;
+        pci::lspci_in_a_guest_shows_a_sane_pcie_device within LIMIT_S;
+        pci::a_function_level_reset_by_the_guest_resets_the_device within LIMIT_S;
+        pci::a_guest_reboots_with_its_adapter within LIMIT_S;
+        kill::a_killed_guest_takes_nothing_with_it within LIMIT_S;
+        ends::a_killed_demo_leaves_no_machine within LIMIT_S;
+        idle::an_idle_adapter_takes_less_than_a_hundredth_of_a_core within LIMIT_S;
+    }
+}
