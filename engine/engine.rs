@@ -11,7 +11,7 @@ use crate::front_end::native::Native;
 use crate::front_end::{FrontEnd, Status};
 use crate::host::Host;
 use crate::numbered::Numbered;
-use crate::numbers::Qpn;
+use crate::numbers::{Cqn, Qpn};
 use crate::pending::{Awaited, Pending, Waiter};
 use crate::queues::{CompletionQueue, EventQueue, QueuePair, TransmitState};
 use crate::reliability::timer::TimerTable;
@@ -46,6 +46,8 @@ pub struct Engine {
     pub(crate) staged: VecDeque<Qpn>,
     /// Queue pairs that go to the error state when the present step is done.
     pub(crate) doomed: Vec<(Qpn, Diagnostic, Option<Status>)>,
+    /// Completion queues that fail when the present step is done.
+    pub(crate) lost_queues: Vec<Cqn>,
     pub(crate) parked_frames: usize,
     pub(crate) waiting_completions: usize,
     pub(crate) timers: TimerTable,
@@ -80,6 +82,7 @@ impl Engine {
             responses: VecDeque::new(),
             staged: VecDeque::new(),
             doomed: Vec::new(),
+            lost_queues: Vec::new(),
             parked_frames: 0,
             waiting_completions: 0,
             timers: TimerTable::default(),
@@ -206,9 +209,10 @@ impl Engine {
     /// The end of every step: queue pairs that are lost end, and room in the pool goes to who waited for it.
     pub(crate) fn settle(&mut self, host: &mut Host) {
         loop {
+            self.end_lost_queues(host);
             self.end_doomed(host);
             self.feed_starved(host);
-            if self.doomed.is_empty() {
+            if self.doomed.is_empty() && self.lost_queues.is_empty() {
                 return;
             }
         }

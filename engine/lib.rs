@@ -9,6 +9,9 @@
 //! memory; `reliability` remembers what may have to be sent again; `congestion` decides when; `completion` tells
 //! the host.
 
+#[cfg(test)]
+extern crate self as rnic_engine;
+
 pub mod blocks;
 pub mod command;
 mod completion;
@@ -22,11 +25,17 @@ mod flush;
 pub mod front_end;
 mod host;
 mod host_access;
+#[cfg(test)]
+mod hostile;
 mod numbered;
 pub mod numbers;
 mod pending;
+mod planted;
 mod queues;
 mod reliability;
+#[cfg(test)]
+#[path = "tests/rig/mod.rs"]
+mod rig;
 mod rx;
 mod tx;
 mod views;

@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::front_end::{Answer, Command, CommandError, CommandRings, EventRecord};
 use crate::host::Host;
 use crate::pending::{Awaited, Stop};
+use crate::planted::planted;
 use rnic_abi::{CommandStatus, Diagnostic};
 use rnic_pcie::{Cause, Class, DmaRange, DmaTag, Iova, Origin, Submitted};
 
@@ -123,7 +124,9 @@ impl Engine {
             match answer {
                 Ok(answer) => self.answer_command(host, &running.bytes, &Ok(answer)),
                 Err(Halt::Refused(error)) => {
-                    self.diagnose(host.now_ns, error.diagnostic, error.object, slot.into());
+                    if !planted("refusal_undiagnosed") {
+                        self.diagnose(host.now_ns, error.diagnostic, error.object, slot.into());
+                    }
                     self.answer_command(host, &running.bytes, &Err(error));
                 }
                 Err(Halt::Blocked) => {

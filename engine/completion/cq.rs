@@ -137,6 +137,16 @@ impl Engine {
         self.drain_completions(host, cqn);
     }
 
+    /// Queues whose context could not be written back.
+    pub(crate) fn end_lost_queues(&mut self, host: &mut Host) {
+        while let Some(cqn) = self.lost_queues.pop() {
+            if self.completion_queues.get(cqn).is_some_and(|cq| !cq.failed) {
+                self.completion_queue_fails(host, cqn, Stop::Broken(Diagnostic::ContextFault));
+                self.drain_completions(host, cqn);
+            }
+        }
+    }
+
     /// Overrun, or its memory does not answer: the queue is of no use any more, nor are its queue pairs.
     fn completion_queue_fails(&mut self, host: &mut Host, cqn: Cqn, stop: Stop) {
         let diagnostic = match stop {
@@ -146,6 +156,9 @@ impl Engine {
         self.diagnose(host.now_ns, diagnostic, cqn.0, 0);
         let Some(cq) = self.completion_queues.get_mut(cqn) else { return };
         cq.failed = true;
+        if std::mem::take(&mut cq.blocked) {
+            self.waiting_completions -= cq.waiting.len();
+        }
         self.counters.cqe_lost += cq.waiting.len() as u64;
         cq.waiting.clear();
         let eqn = cq.eqn.unwrap_or(ASYNC_EQ);

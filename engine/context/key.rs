@@ -3,6 +3,7 @@
 use super::image::{Image, Reader, Writer};
 use super::page_list::PageList;
 use crate::numbers::Pdn;
+use crate::planted::planted;
 use rnic_abi::command::{ACCESS_LOCAL_WRITE, ACCESS_REMOTE_WRITE};
 use rnic_abi::limits::KEY_CONTEXT_BYTES;
 
@@ -58,7 +59,7 @@ impl KeyContext {
         }
         let offset = address.checked_sub(self.start).ok_or(Refusal::Range)?;
         match offset.checked_add(length) {
-            Some(end) if end <= self.length_bytes => Ok(offset + self.lead()),
+            Some(end) if end <= self.length_bytes || planted("key_range_unchecked") => Ok(offset + self.lead()),
             _ => Err(Refusal::Range),
         }
     }

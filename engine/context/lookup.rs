@@ -11,6 +11,7 @@ use super::queue_pair::QpContext;
 use super::translation::{LINE_BYTES, Owner, TranslationCache};
 use crate::blocks::Block;
 use crate::engine::Engine;
+use crate::front_end::Status;
 use crate::front_end::commands::TableKind;
 use crate::host::Host;
 use crate::numbers::{Cqn, Key, Qpn};
@@ -240,6 +241,21 @@ impl Engine {
         });
         if !matches!(written, Some(Ok(()))) {
             self.diagnose(host.now_ns, Diagnostic::ContextFault, index, kind as u64);
+            self.context_lost(kind, index);
+        }
+    }
+}
+
+impl Engine {
+    /// What stands in the table is older than what is lost: nobody may go on with it.
+    fn context_lost(&mut self, kind: TableKind, index: u32) {
+        match kind {
+            TableKind::QueuePair => self.doom(Qpn(index), Diagnostic::ContextFault, Some(Status::General)),
+            TableKind::CompletionQueue => self.lost_queues.push(Cqn(index)),
+            TableKind::Key => {
+                self.set_key_exists(index, false);
+                self.contexts.keys_epoch += 1;
+            }
         }
     }
 }

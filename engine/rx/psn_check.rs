@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::front_end::EventRecord;
 use crate::host::Host;
 use crate::numbers::Qpn;
+use crate::planted::planted;
 use rnic_pcie::Cause;
 use rnic_wire::{NakCode, Opcode, ParsedPacket, Syndrome};
 
@@ -37,6 +38,7 @@ impl Engine {
                 }
                 None
             }
+            _ if planted("duplicates_executed") => Some(InSequence(packet)),
             _ => {
                 // Never executed again: the peer hears once more how far we are.
                 self.counters.duplicate_request += 1;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::numbers::{Cqn, Eqn, Qpn};
+use crate::planted::planted;
 use rnic_abi::doorbell::*;
 
 /// The line offsets of a doorbell page: what the write combiner gathers into 64 bytes.
@@ -33,6 +34,7 @@ pub(super) fn decode(offset: u64, data: &[u8]) -> Result<Input, Diagnostic> {
     if let Ok(line) = <[u8; 64]>::try_from(data) {
         return decode_line(page, at, line);
     }
+    let data = if planted("doorbell_length_unchecked") { &data[..8] } else { data };
     let value = u64::from_le_bytes(data.try_into().map_err(|_| Diagnostic::DoorbellAccess)?);
     match at {
         DB_SEND | DB_SEND_LINE_0 | DB_SEND_LINE_1 => {

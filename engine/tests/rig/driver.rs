@@ -61,6 +61,12 @@ impl Host {
         phase == (newest >> 4 & 1 == 0)
     }
 
+    /// The newest command's completion slot.
+    pub fn newest_answer(&self) -> [u8; 128] {
+        let newest = self.command_producer.wrapping_sub(1);
+        self.port.slice(ANSWERS + u64::from(newest & 15) * 128, 128).try_into().unwrap()
+    }
+
     pub fn must(&mut self, opcode: CommandOpcode, body: &[u8]) -> Vec<u8> {
         let (status, diagnostic, body) = self.command(opcode, body);
         assert_eq!(status, 0, "{opcode:?} refused: {:?}", rnic_abi::diagnostic::rule(diagnostic));

@@ -1,0 +1,96 @@
+//! Any frames from the wire: noise, packets of every opcode with any fields, good packets spoilt.
+
+use super::Script;
+use super::world::{ATTACKED_BYTES, ATTACKED_KEY, World};
+use crate::EngineConfig;
+use crate::rig::*;
+use proptest::prelude::*;
+use rnic_abi::WorkOpcode;
+use rnic_wire::{Frame, IcrcState, Opcode};
+
+pub(super) fn body(bytes: &[u8]) -> Result<(), TestCaseError> {
+    let mut world = World::new(EngineConfig::default());
+    let mut script = Script(bytes);
+    for _ in 0..script.byte() % 4 {
+        world.fabric.b.post_receive(VIRTUAL, 0x800, ATTACKED_KEY);
+    }
+    while !script.is_empty() {
+        let kind = script.byte();
+        if kind & 0x40 != 0 {
+            outstanding(&mut script, &mut world.fabric.a);
+        }
+        let to_a = kind & 0x80 != 0;
+        let frame = match kind & 3 {
+            0 => noise(&mut script),
+            _ => forged(&mut script, if to_a { &world.fabric.a } else { &world.fabric.b }, kind),
+        };
+        if to_a {
+            world.fabric.a.receive(frame)
+        } else {
+            world.fabric.b.receive(frame)
+        }
+        if kind & 0x20 != 0 {
+            world.carry()?;
+        }
+        world.poll();
+    }
+    world.finish()?;
+    world.check_attacked_idle()?;
+    world.check_canaries()?;
+    world.check_witness()
+}
+
+/// Something for answers to match: a request whose packets are lost.
+fn outstanding(script: &mut Script, host: &mut Host) {
+    let mut request = Request::new(WorkOpcode::WRITE, 0);
+    request.elements = vec![(VIRTUAL, script.pick(&[0, 8, 600]), ATTACKED_KEY)];
+    request.remote = (VIRTUAL, ATTACKED_KEY);
+    host.send(&request);
+    for _ in 0..script.byte() & 3 {
+        let _lost = host.transmit();
+    }
+}
+
+fn noise(script: &mut Script) -> Frame {
+    let length = usize::from(script.byte());
+    let mut frame = Frame::new();
+    let bytes = script.bytes(length);
+    assert!(frame.set_bytes(&bytes), "255 bytes fit");
+    frame
+}
+
+fn forged(script: &mut Script, to: &Host, kind: u8) -> Frame {
+    let from = if to.ip == IP_A { IP_B } else { IP_A };
+    let opcodes: Vec<Opcode> = Opcode::ALL.to_vec();
+    let usual = [
+        Opcode::RC_SEND_FIRST,
+        Opcode::RC_SEND_LAST,
+        Opcode::RC_SEND_ONLY_IMM,
+        Opcode::RC_WRITE_FIRST,
+        Opcode::RC_WRITE_MIDDLE,
+        Opcode::RC_WRITE_LAST_IMM,
+        Opcode::RC_WRITE_ONLY,
+        Opcode::RC_ACKNOWLEDGE,
+        Opcode::RC_ACKNOWLEDGE,
+    ];
+    let opcode = if kind & 4 != 0 { script.pick(&opcodes) } else { script.pick(&usual) };
+    let psn = PSN.wrapping_add_signed(i32::from(script.byte() as i8) / 16);
+    let psn = if kind & 0x18 == 0x18 { script.u32() & 0xff_ffff } else { psn };
+    let edge = VIRTUAL + ATTACKED_BYTES;
+    let address = script.pick(&[VIRTUAL, edge - 256, edge - 8, VIRTUAL - 1, edge + 0x8_0000, u64::MAX]);
+    let length = script.pick(&[8, 256, 264, 0, 600, u32::MAX]);
+    let key = script.pick(&[ATTACKED_KEY, ATTACKED_KEY, 0x100, 0x301]);
+    let payload = vec![script.byte(); script.pick(&[256, 8, 0, 1, 255, 257, 1024])];
+    let mut forged = Forged::new(to, from, opcode, psn, &payload)
+        .reth(address, key, length)
+        .aeth(script.pick(&[0x1f, 0x00, 0x60, 0x2c, 0x61, 0x62, 0x63, 0x40, 0x64]), script.byte().into());
+    forged.headers.bth.ack_req = kind & 8 != 0;
+    let mut frame = forged.frame();
+    if script.byte() & 7 == 0 {
+        let at = usize::from(script.u16()) % frame.length();
+        frame.bytes_mut()[at] ^= script.byte();
+        frame.icrc = if script.byte() & 1 == 0 { IcrcState::Deferred } else { IcrcState::Present };
+        frame.seal();
+    }
+    frame
+}
