@@ -124,37 +124,7 @@ impl<D: InProcessDevice> Backing for InProcess<D> {
         self.device.mmio_write(bar, offset, &value.to_le_bytes()).map_err(failed("writing a register", offset))
     }
 
-    fn allocate(&mut self, length_bytes: u64, align_bytes: u64) -> Result<DmaBuffer> {
-        self.memory.allocate(length_bytes, align_bytes)
-    }
-
-    fn release(&mut self, buffer: DmaBuffer) {
-        self.memory.release(buffer);
-    }
-
-    fn copy_in(&mut self, iova: u64, bytes: &[u8]) -> Result<()> {
-        self.memory.copy_in(iova, bytes)
-    }
-
-    fn copy_out(&mut self, iova: u64, bytes: &mut [u8]) -> Result<()> {
-        self.memory.copy_out(iova, bytes)
-    }
-
-    fn load32(&mut self, iova: u64) -> Result<u32> {
-        self.memory.load32(iova)
-    }
-
-    fn load64(&mut self, iova: u64) -> Result<u64> {
-        self.memory.load64(iova)
-    }
-
-    fn store32(&mut self, iova: u64, value: u32) -> Result<()> {
-        self.memory.store32(iova, value)
-    }
-
-    fn store64(&mut self, iova: u64, value: u64) -> Result<()> {
-        self.memory.store64(iova, value)
-    }
+    super::memory_of_the_backing!();
 
     fn config_read32(&mut self, offset: u16) -> Result<u32> {
         let mut bytes = [0; 4];
