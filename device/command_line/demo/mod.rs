@@ -101,8 +101,7 @@ fn demonstrate(options: &DemoOptions) -> Result<Report, Failure> {
     show(options, &report)?;
     keep_traces(options, &hosts)?;
     if let Some(path) = &options.capture {
-        let flushed = server.switch.capture().flush();
-        flushed.map_err(|error| Failure::Environment(format!("capture to {}: {error}", path.display())))?;
+        crate::serve::finish_capture(&server, path).map_err(Failure::Environment)?;
     }
     if options.keep {
         linger(lab.as_ref(), &hosts)?;

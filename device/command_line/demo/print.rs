@@ -39,7 +39,9 @@ pub fn text(report: &Report) -> String {
     let [a, b] = report.story;
     let [host_a, host_b] = &report.hosts;
     let verdict = if report.matches_story { "as the story tells" } else { "NOT as the story tells" };
-    let _ = writeln!(out, "crossings: {} and {} ({verdict}: {a} and {b})", host_a.total, host_b.total);
+    let lossy = report.fault.as_deref().is_some_and(|fault| fault.starts_with("drop"));
+    let again = if lossy { ", and what is read again for the lost packet" } else { "" };
+    let _ = writeln!(out, "crossings: {} and {} ({verdict}: {a} and {b}{again})", host_a.total, host_b.total);
     out
 }
 
