@@ -18,6 +18,8 @@ pub struct EngineConfig {
     pub window_packets: u32,
     /// Inbound frames that may wait for context, keys or receive work requests, over all queues.
     pub parked_frames: usize,
+    /// A diagnostic of severity warning stops the device.
+    pub strict: bool,
 }
 
 impl Default for EngineConfig {
@@ -33,6 +35,7 @@ impl Default for EngineConfig {
             fetched_wqes: 8192,
             window_packets: 256,
             parked_frames: 256,
+            strict: false,
         }
     }
 }

@@ -55,6 +55,10 @@ counters! {
     rkey_range,
     rkey_right,
     rkey_pd,
+    /// Send work requests that ended, well or not, signaled or not.
+    finished_sends,
+    /// Messages of the peer that were executed whole.
+    executed_messages,
     /// Completions that could not be written because their queue had failed.
     cqe_lost,
     /// Events that found no room.

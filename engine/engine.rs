@@ -17,6 +17,7 @@ use crate::queues::{CompletionQueue, EventQueue, QueuePair, TransmitState};
 use crate::reliability::timer::TimerTable;
 use crate::wqe_pool::WqePool;
 use rnic_abi::Diagnostic;
+use rnic_abi::diagnostic::Severity;
 use rnic_pcie::{DmaFault, DmaPort, DmaTag};
 use rnic_wire::Frame;
 use std::collections::VecDeque;
@@ -54,6 +55,12 @@ pub struct Engine {
     pub(crate) rate_limits: RateLimiterTable,
     pub(crate) counters: Counters,
     pub(crate) diagnostics: Diagnostics,
+    /// The warning that stops a strict device when the present step is done.
+    pub(crate) strict_stop: Option<Diagnostic>,
+    /// What the driver has written to its mark register and nobody has taken.
+    pub(crate) marked: Option<u64>,
+    /// Whose frame was built latest.
+    pub(crate) last_sender: Qpn,
     pub(crate) blocks: BlockLog,
 }
 
@@ -89,6 +96,9 @@ impl Engine {
             rate_limits: RateLimiterTable::default(),
             counters: Counters::default(),
             diagnostics: Diagnostics::default(),
+            strict_stop: None,
+            marked: None,
+            last_sender: Qpn(0),
             blocks: BlockLog::default(),
         }
     }
@@ -209,6 +219,7 @@ impl Engine {
     /// The end of every step: queue pairs that are lost end, and room in the pool goes to who waited for it.
     pub(crate) fn settle(&mut self, host: &mut Host) {
         loop {
+            self.stop_if_strict(host);
             self.end_lost_queues(host);
             self.end_doomed(host);
             self.feed_starved(host);
@@ -220,7 +231,10 @@ impl Engine {
 
     pub(crate) fn diagnose(&mut self, time_ns: u64, diagnostic: Diagnostic, object: u32, value: u64) {
         self.counters.diagnostics += 1;
-        self.diagnostics.push(DiagnosticRecord { time_ns, diagnostic, object, value });
+        self.diagnostics.push(time_ns, diagnostic, object, value);
+        if self.config.strict && diagnostic.severity() == Severity::Warning && !self.fatal {
+            self.strict_stop = Some(diagnostic);
+        }
     }
 
     pub(crate) fn key_exists(&self, index: u32) -> bool {

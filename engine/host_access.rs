@@ -50,6 +50,7 @@ impl Engine {
         let view = self.register_view(now_ns);
         if let Err(diagnostic) = self.front_end.read(bar, offset, data, &view) {
             self.diagnose(now_ns, diagnostic, offset as u32, bytes.into());
+            self.settle(&mut Host { port, now_ns });
         }
     }
 
@@ -100,6 +101,10 @@ impl Engine {
             Input::ClearDiagnostic => {
                 access.count(host, register);
                 self.diagnostics.last = None;
+            }
+            Input::Mark(value) => {
+                access.count(host, register);
+                self.marked = Some(value);
             }
             Input::Register => access.count(host, register),
         }

@@ -27,6 +27,7 @@ mod host;
 mod host_access;
 #[cfg(test)]
 mod hostile;
+pub mod inspect;
 mod numbered;
 pub mod numbers;
 mod pending;
@@ -37,6 +38,7 @@ mod reliability;
 #[path = "tests/rig/mod.rs"]
 mod rig;
 mod rx;
+mod strict;
 mod tx;
 mod views;
 mod wqe_pool;
@@ -44,6 +46,6 @@ mod wqe_pool;
 pub use blocks::{Block, BlockTouch};
 pub use config::EngineConfig;
 pub use counters::Counters;
-pub use diagnostics::DiagnosticRecord;
+pub use diagnostics::{DiagnosticReading, DiagnosticRecord};
 pub use engine::Engine;
 pub use host_access::HostWrite;

@@ -4,6 +4,7 @@ use crate::blocks::BlockTouch;
 use crate::config::EngineConfig;
 use crate::context::queue_pair::QpState;
 use crate::counters::Counters;
+use crate::diagnostics::{DiagnosticReading, DiagnosticRecord};
 use crate::engine::Engine;
 use crate::numbers::Qpn;
 
@@ -19,6 +20,21 @@ impl Engine {
     /// The driver's mark register.
     pub fn mark(&self) -> u64 {
         self.front_end.mark()
+    }
+
+    /// What the driver has written to its mark register since this was asked last.
+    pub fn take_mark(&mut self) -> Option<u64> {
+        self.marked.take()
+    }
+
+    /// Appends up to `limit` diagnostics from `sequence` on to `into`; they stay for other readers.
+    pub fn read_diagnostics(&self, sequence: u64, limit: usize, into: &mut Vec<DiagnosticRecord>) -> DiagnosticReading {
+        self.diagnostics.read(sequence, limit, into)
+    }
+
+    /// The queue pair whose frame [`poll_transmit`](Self::poll_transmit) has built latest.
+    pub fn last_sender(&self) -> u32 {
+        self.last_sender.0
     }
 
     pub fn is_enabled(&self) -> bool {

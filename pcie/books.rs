@@ -1,6 +1,7 @@
-//! Where a crossing gets its sequence number and is entered, once, in the ledger and the trace.
+//! Where a crossing gets its sequence number and is entered, once: in the ledger, with its queue and in the trace.
 
 use crate::ledger::Ledger;
+use crate::queue_totals::QueueTotals;
 use crate::tlp::Traffic;
 use crate::trace::Trace;
 use crate::{Crossing, DmaFault, Observed, Origin, WireBytes};
@@ -27,6 +28,7 @@ pub(crate) struct Account {
 #[derive(Debug, Default)]
 pub(crate) struct Books {
     pub ledger: Ledger,
+    pub queues: QueueTotals,
     pub trace: Trace,
     pub last_sequence: u64,
     pub now_ns: u64,
@@ -51,6 +53,7 @@ impl Books {
             fault,
         };
         self.ledger.enter(&crossing);
+        self.queues.enter(&crossing);
         self.trace.record(&crossing);
         Entry { sequence: crossing.sequence, origin, traffic }
     }
@@ -71,6 +74,9 @@ impl Books {
         }
         self.last_failed = entry.sequence;
         self.ledger.amend(entry.origin.class, &entry.traffic, &is);
+        if let Some((queue, role)) = entry.origin.cause.operation() {
+            self.queues.amend(queue, role, &entry.traffic, &is);
+        }
         self.trace.amend(entry.sequence, |crossing| {
             crossing.tlps = is.tlps;
             crossing.wire_bytes = is.wire_bytes;

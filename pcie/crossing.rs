@@ -104,6 +104,38 @@ pub enum Cause {
     Maintenance,
 }
 
+/// The two halves of an operation: the one that asks, and the one that is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Role {
+    Requester,
+    Responder,
+}
+
+impl Role {
+    pub const ALL: [Self; 2] = [Self::Requester, Self::Responder];
+
+    /// The name in reports and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Requester => "requester",
+            Self::Responder => "responder",
+        }
+    }
+}
+
+impl Cause {
+    /// Whose operation it was: the queue's number and the role it had; nobody's is housekeeping.
+    pub const fn operation(self) -> Option<(u32, Role)> {
+        match self {
+            Self::Send { qpn, .. } => Some((qpn, Role::Requester)),
+            Self::Packet { qpn, .. } => Some((qpn, Role::Responder)),
+            Self::Receive { qpn_or_srqn, .. } => Some((qpn_or_srqn, Role::Responder)),
+            Self::Command { .. } | Self::Event { .. } | Self::Net { .. } | Self::Maintenance => None,
+        }
+    }
+}
+
 /// What every transfer has to say before it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {

@@ -3,6 +3,7 @@
 //! A crossing is entered when it is submitted. A read whose completion brings a fault instead of data is amended:
 //! its packets with data are taken out again; the crossing and the bytes it asked for stay.
 
+use crate::crossing::Role;
 use crate::tlp::Traffic;
 use crate::{Class, Crossing, Observed};
 use std::ops::AddAssign;
@@ -48,15 +49,24 @@ impl AddAssign<&Totals> for Totals {
 
 const CLASSES: usize = Class::ALL.len();
 
+/// What of a class one role's operations caused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    pub crossings: u64,
+    pub bytes: u64,
+}
+
 /// Totals by class; a copy of it is a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
     totals: [Totals; CLASSES],
+    /// Of each class, what operations caused; the rest is housekeeping.
+    shares: [[Share; CLASSES]; Role::ALL.len()],
 }
 
 impl Default for Ledger {
     fn default() -> Self {
-        Self { totals: [Totals::default(); CLASSES] }
+        Self { totals: [Totals::default(); CLASSES], shares: [[Share::default(); CLASSES]; Role::ALL.len()] }
     }
 }
 
@@ -75,6 +85,11 @@ impl Ledger {
         totals.observed_messages += u64::from(messages);
         totals.observed_bytes += u64::from(bytes);
         totals.faults += u64::from(crossing.fault.is_some());
+        if let Some((_, role)) = crossing.origin.cause.operation() {
+            let share = &mut self.shares[role as usize][crossing.origin.class as usize];
+            share.crossings += 1;
+            share.bytes += u64::from(crossing.bytes);
+        }
     }
 
     /// Corrects a crossing entered earlier, which failed: `was` becomes `is`.
@@ -98,6 +113,11 @@ impl Ledger {
         Class::ALL.iter().map(|&class| (class, &self.totals[class as usize]))
     }
 
+    /// What of a class this role's operations caused.
+    pub fn share(&self, role: Role, class: Class) -> &Share {
+        &self.shares[role as usize][class as usize]
+    }
+
     /// The sum over all classes.
     pub fn total(&self) -> Totals {
         let mut sum = Totals::default();
@@ -111,7 +131,17 @@ impl Ledger {
 
     /// What came after the snapshot `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
-        Self { totals: std::array::from_fn(|class| self.totals[class].since(&earlier.totals[class])) }
+        let share = |role: usize, class: usize| {
+            let (now, then) = (&self.shares[role][class], &earlier.shares[role][class]);
+            Share {
+                crossings: now.crossings.saturating_sub(then.crossings),
+                bytes: now.bytes.saturating_sub(then.bytes),
+            }
+        };
+        Self {
+            totals: std::array::from_fn(|class| self.totals[class].since(&earlier.totals[class])),
+            shares: std::array::from_fn(|role| std::array::from_fn(|class| share(role, class))),
+        }
     }
 }
 
@@ -151,6 +181,25 @@ mod tests {
         assert_eq!(between.class(Class::WqeFetch).crossings, 1);
         assert_eq!(between.total().wire_down_bytes, 168);
         assert_eq!(between.classes().filter(|(_, totals)| totals.crossings > 0).count(), 2);
+    }
+
+    #[test]
+    fn operations_are_charged_by_their_role_and_housekeeping_is_not() {
+        let mut ledger = Ledger::default();
+        let causes = [
+            Cause::Send { qpn: 1, index: 0, count: 1, attempt: 0 },
+            Cause::Receive { qpn_or_srqn: 1, index: 0 },
+            Cause::Packet { qpn: 1, psn: 0, attempt: 0 },
+            Cause::Command { slot: 0 },
+        ];
+        for cause in causes {
+            ledger.enter(&Crossing { origin: Origin::new(Class::CqeWrite, cause), ..crossing(Class::CqeWrite) });
+        }
+        let before = Ledger::default();
+        let since = ledger.since(&before);
+        let shares = Role::ALL.map(|role| since.share(role, Class::CqeWrite).crossings);
+        assert_eq!((since.class(Class::CqeWrite).crossings, shares), (4, [1, 2]));
+        assert_eq!(since.share(Role::Responder, Class::CqeWrite).bytes, 128);
     }
 
     #[test]

@@ -17,11 +17,12 @@ pub mod outbound;
 mod planted;
 #[cfg(test)]
 mod properties;
+pub mod queue_totals;
 pub mod tlp;
 pub mod trace;
 pub mod write_combine;
 
-pub use crossing::{Cause, Class, Crossing, Direction, Observed, Origin, Tlps, WireBytes};
+pub use crossing::{Cause, Class, Crossing, Direction, Observed, Origin, Role, Tlps, WireBytes};
 pub use dma_port::{DmaFault, DmaPort, DmaRange, DmaTag, HostAccess, Iova, Submitted};
 pub use link::{Link, ReadPolicy, Revocation, Verdict};
 pub use outbound::{MessageId, MessageKind, OutboundMessage};

@@ -13,6 +13,7 @@ use crate::dma_window::{Backing, DmaWindow, MapError, Permissions};
 use crate::ledger::Ledger;
 use crate::msix::{Message, MsixControl, MsixTable, Undelivered};
 use crate::outbound::{Completion, MessageId, Outbound, OutboundMessage, Surroundings};
+use crate::queue_totals::QueueTotals;
 use crate::tlp::{LinkSettings, Splitter};
 use crate::trace::{Reading, Trace};
 use crate::{Cause, Class, Crossing, DmaFault, DmaRange, DmaTag, Iova, Origin};
@@ -214,9 +215,18 @@ impl Link {
         &self.books.ledger
     }
 
+    /// The totals of operations by their queue.
+    pub fn queue_totals(&self) -> &QueueTotals {
+        &self.books.queues
+    }
+
     /// The sequence number of the latest crossing; 0 before the first.
     pub fn last_sequence(&self) -> u64 {
         self.books.last_sequence
+    }
+
+    pub fn trace(&self) -> &Trace {
+        &self.books.trace
     }
 
     /// Starts and stops the trace.

@@ -1,6 +1,7 @@
 //! The function as the vfio-user server's backend: regions, interrupts, DMA maps, resets.
 
 use super::RdmaFunction;
+use super::marks::{self, Mark};
 use crate::vfio_user::device_tables::{CONFIG_REGION, MSIX_IRQ};
 use crate::vfio_user::{Backend, DmaMap, DmaUnmap, IrqRequest};
 use rnic_abi::registers::{BAR_DOORBELLS, BAR_MSIX, BAR_REGISTERS};
@@ -43,7 +44,12 @@ impl Backend for RdmaFunction {
                 let observed = Observed { messages: 1, bytes: from.len() as u32 };
                 let access = HostWrite { bar: BAR_REGISTERS, offset, data: from, observed, torn: false };
                 let was_enabled = self.engine.is_enabled();
+                let before = marks::is_mark(offset).then(|| self.reading());
                 self.engine.handle_write(self.now_ns, &mut self.link, &access);
+                if let (Some(before), Some(value)) = (before, self.engine.take_mark()) {
+                    let after = self.reading();
+                    self.marks.push(Mark { value, time_ns: self.now_ns, before, after });
+                }
                 if was_enabled && !self.engine.is_enabled() {
                     // The driver's own reset takes the path of every other: nothing may land after it.
                     self.quiesce();

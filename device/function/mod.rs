@@ -5,6 +5,7 @@
 
 mod backend;
 mod doorbell_lines;
+pub mod marks;
 
 use rnic_engine::{Engine, EngineConfig, HostWrite};
 use rnic_pcie::config_space::{ConfigDescription, ConfigEffects, ConfigSpace};
@@ -33,6 +34,7 @@ pub struct RdmaFunction {
     /// Messages to the client that a reset or bus mastering switched off has called back.
     revoked: bool,
     warned_message_dma: bool,
+    marks: marks::Marks,
 }
 
 impl RdmaFunction {
@@ -53,6 +55,7 @@ impl RdmaFunction {
             resets: 0,
             revoked: false,
             warned_message_dma: false,
+            marks: marks::Marks::default(),
         };
         function.tick();
         function
@@ -71,6 +74,16 @@ impl RdmaFunction {
 
     pub fn config(&self) -> &ConfigSpace {
         &self.config
+    }
+
+    /// What the driver has marked.
+    pub fn marks(&self) -> &marks::Marks {
+        &self.marks
+    }
+
+    /// The ledger and the operations that have ended.
+    pub fn reading(&self) -> marks::Reading {
+        marks::Reading::of(&self.link, self.engine.counters())
     }
 
     pub fn resets(&self) -> u64 {

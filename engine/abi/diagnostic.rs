@@ -25,6 +25,16 @@ macro_rules! rules {
         pub const RULES: &[Rule] = &[$(Rule {
             number: $number, name: stringify!($name), sentence: $sentence, section: $section, usual_cause: $cause,
         },)*];
+
+        impl Diagnostic {
+            /// The rule of this number.
+            pub const fn from_number(number: u32) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+        }
     };
 }
 
@@ -108,7 +118,40 @@ rules! {
     EventRingFault = 512, "an event could not be written", "Event queue", "the ring is not mapped for DMA";
 }
 
+/// How much a broken rule costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The device goes on, without what broke the rule, and nothing but the diagnostic tells the driver. A strict device
+    /// stops instead.
+    Warning,
+    /// A command, a work request, a queue or the device fails, and its driver is told.
+    Error,
+}
+
+impl Severity {
+    /// The name in reports and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
 impl Diagnostic {
+    pub const fn severity(self) -> Severity {
+        use Diagnostic::*;
+        match self {
+            RegisterAccess | RegisterReadOnly | RegisterWhileEnabled | CommandRingInvalid | CommandDoorbellRange
+            | DeviceDisabled | DoorbellAccess | DoorbellReserved | DoorbellForeignPage | DoorbellNoQueue
+            | DoorbellBeyondRing | DoorbellState | DoorbellTornLine | ArmStale | ArmConsumerAhead | EqUpdateForeign
+            | EqConsumerAhead | VectorUnusable | PayloadFault | EqOverrun | MsnDisagrees | EventRingFault => {
+                Severity::Warning
+            }
+            _ => Severity::Error,
+        }
+    }
+
     pub const fn number(self) -> u32 {
         self as u32
     }
@@ -116,6 +159,13 @@ impl Diagnostic {
     /// The rule behind the number.
     pub fn rule(self) -> &'static Rule {
         rule(self.number()).unwrap_or(&RULES[0])
+    }
+}
+
+impl Rule {
+    /// How much breaking it costs.
+    pub fn severity(&self) -> Severity {
+        Diagnostic::from_number(self.number).map_or(Severity::Error, Diagnostic::severity)
     }
 }
 

@@ -15,6 +15,7 @@ pub mod transitions;
 use crate::engine::Engine;
 use crate::front_end::{Answer, Command, CommandError, CommandRings, EventRecord};
 use crate::host::Host;
+use crate::inspect::CommandQueueView;
 use crate::pending::{Awaited, Stop};
 use crate::planted::planted;
 use rnic_abi::{CommandStatus, Diagnostic};
@@ -59,6 +60,17 @@ impl CommandQueue {
 
     const fn slots(&self) -> u16 {
         1 << self.rings.log_slots
+    }
+
+    pub(crate) fn view(&self) -> CommandQueueView {
+        CommandQueueView {
+            commands: self.rings.commands,
+            completions: self.rings.completions,
+            slots: self.slots().into(),
+            producer: self.producer,
+            consumer: self.consumer,
+            busy: self.fetching || self.running.is_some(),
+        }
     }
 
     /// Slot of the command that is next or running, and its phase.

@@ -57,6 +57,11 @@ impl<T> Cache<T> {
         self.slot(index).is_some()
     }
 
+    /// Looks an entry up from outside: nothing changes by it.
+    pub fn peek(&self, index: u32) -> Option<&T> {
+        self.slot(index).map(|slot| &self.entries[slot].value)
+    }
+
     /// Looks an entry up and makes it the newest.
     pub fn get(&mut self, index: u32) -> Option<&T> {
         let slot = self.slot(index)?;

@@ -34,6 +34,11 @@ impl GidTable {
         true
     }
 
+    /// The GIDs that are set, with their indices.
+    pub fn indexed(&self) -> impl Iterator<Item = (u16, &GidEntry)> {
+        (0..).zip(&self.entries).filter_map(|(index, entry)| entry.as_ref().map(|entry| (index, entry)))
+    }
+
     /// The GIDs that are set.
     pub fn iter(&self) -> impl Iterator<Item = &GidEntry> {
         self.entries.iter().flatten()

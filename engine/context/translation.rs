@@ -48,6 +48,11 @@ impl TranslationCache {
         self.lines.len()
     }
 
+    /// Lines that hold something.
+    pub fn used(&self) -> usize {
+        self.lines.iter().filter(|line| line.owner != Owner::Nobody).count()
+    }
+
     pub const fn line_of(entry: Iova) -> u64 {
         entry.0 & !(LINE_BYTES as u64 - 1)
     }

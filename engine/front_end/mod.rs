@@ -58,6 +58,8 @@ pub enum Input {
     Disable,
     /// The driver has read the last diagnostic.
     ClearDiagnostic,
+    /// The driver tells the tools beside the device where it is.
+    Mark(u64),
     /// Nothing more than a register that changed.
     Register,
 }

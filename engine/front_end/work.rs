@@ -104,12 +104,37 @@ pub struct Completion {
 /// An event before it becomes bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventRecord {
-    Completion { cqn: u32, consumer: u32 },
-    Command { slot: u16 },
-    CqError { cqn: u32, diagnostic: Diagnostic },
-    QpFatal { qpn: u32, diagnostic: Diagnostic },
-    QpRequestError { qpn: u32, diagnostic: Diagnostic },
-    QpAccessError { qpn: u32, diagnostic: Diagnostic },
-    CommunicationEstablished { qpn: u32 },
-    SendQueueDrained { qpn: u32 },
+    Completion {
+        cqn: u32,
+        consumer: u32,
+    },
+    Command {
+        slot: u16,
+    },
+    CqError {
+        cqn: u32,
+        diagnostic: Diagnostic,
+    },
+    QpFatal {
+        qpn: u32,
+        diagnostic: Diagnostic,
+    },
+    QpRequestError {
+        qpn: u32,
+        diagnostic: Diagnostic,
+    },
+    QpAccessError {
+        qpn: u32,
+        diagnostic: Diagnostic,
+    },
+    CommunicationEstablished {
+        qpn: u32,
+    },
+    SendQueueDrained {
+        qpn: u32,
+    },
+    /// A strict device has stopped.
+    DeviceFatal {
+        diagnostic: Diagnostic,
+    },
 }

@@ -180,6 +180,7 @@ impl Engine {
         let Some(wqe) = self.wqes.remove(wqe) else { return };
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
         qp.sq_consumer = wqe.slot_index.wrapping_add(wqe.slots);
+        self.counters.finished_sends += 1;
         let (kind, signaled, length_bytes) = match &wqe.work {
             Ok(work) => (CompletionKind::Sent(work.operation), work.signaled, work.length_bytes),
             Err(_) => (CompletionKind::Unknown, true, 0),

@@ -46,6 +46,10 @@ impl ReplayBuffer {
         self.entries.push_back(entry);
     }
 
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub fn front(&self) -> Option<&ReplayEntry> {
         self.entries.front()
     }

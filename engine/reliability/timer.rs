@@ -24,6 +24,18 @@ pub(crate) enum Timer {
     Flush,
 }
 
+impl Timer {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Rnr => "rnr",
+            Self::Rate => "rate",
+            Self::Flush => "flush",
+        }
+    }
+}
+
 const KINDS: [Timer; 4] = [Timer::Retry, Timer::Rnr, Timer::Rate, Timer::Flush];
 
 /// When something is due, and where it stands in the table: there or earlier.
@@ -40,6 +52,11 @@ pub(crate) struct Deadlines([Deadline; KINDS.len()]);
 impl Deadlines {
     pub fn due_ns(&self, timer: Timer) -> Option<u64> {
         self.0[timer as usize].due_ns
+    }
+
+    /// What runs, and when it is due.
+    pub fn running(&self) -> impl Iterator<Item = (Timer, u64)> {
+        KINDS.into_iter().filter_map(|timer| Some((timer, self.due_ns(timer)?)))
     }
 
     pub fn stop(&mut self, timer: Timer) {
@@ -79,6 +96,10 @@ impl TimerTable {
                 self.entries.remove(&(entry_ns, qpn, timer));
             }
         }
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
     }
 
     pub fn next_ns(&self) -> Option<u64> {

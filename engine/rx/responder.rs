@@ -85,6 +85,7 @@ impl Engine {
         half.expected_psn = half.expected_psn.add(1);
         half.nak_outstanding = false;
         if arrival.last {
+            self.counters.executed_messages += 1;
             half.msn = half.msn.add(1);
             half.inbound = Inbound::None;
             return;

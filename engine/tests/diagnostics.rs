@@ -4,11 +4,12 @@ mod rig;
 
 use rig::*;
 use rnic_abi::command::*;
-use rnic_abi::diagnostic::RULES;
+use rnic_abi::diagnostic::{RULES, Severity};
 use rnic_abi::doorbell::*;
 use rnic_abi::registers::*;
-use rnic_abi::{CommandOpcode, ControlSegment, Diagnostic, WorkOpcode, work_request};
+use rnic_abi::{CommandOpcode, ControlSegment, Diagnostic, EventType, WorkOpcode, work_request};
 use rnic_engine::EngineConfig;
+use rnic_engine::context::queue_pair::QpState;
 use rnic_pcie::Class;
 use rnic_wire::Opcode;
 use std::collections::BTreeSet;
@@ -353,4 +354,53 @@ fn records_that_nobody_reads_are_bounded_and_the_newest_are_kept() {
     assert_eq!(kept.len(), 1024);
     assert_eq!(kept.last().map(|record| record.object), Some(0x100 + 4999));
     assert_eq!(host.engine.counters().diagnostics, 5000);
+}
+
+/// A strict device stops at what is a warning elsewhere, and at nothing else: its status says so, and nothing goes on.
+#[test]
+fn a_strict_device_stops_at_warnings() {
+    let strict = EngineConfig { strict: true, ..EngineConfig::default() };
+    let mut stopped = BTreeSet::new();
+    for (diagnostic, break_it) in [HOST_RULES, COMMAND_RULES, WORK_RULES, TRANSPORT_RULES].concat() {
+        let mut fabric = Fabric::new(strict.clone(), 1);
+        break_it(&mut fabric);
+        let rule = diagnostic.rule();
+        let is_fatal = |host: &Host| host.engine.inspect().fatal;
+        let seen = [fabric.a.diagnostics(), fabric.b.diagnostics()].concat();
+        assert!(seen.contains(&rule.name), "{}: {seen:?}", rule.name);
+        let fatal = is_fatal(&fabric.a) || is_fatal(&fabric.b);
+        match rule.severity() {
+            Severity::Warning => {
+                assert!(fatal, "{} is a warning", rule.name);
+                stopped.insert(rule.number);
+            }
+            // These two are what a device that has stopped says.
+            Severity::Error if [302, 106].contains(&rule.number) => assert!(fatal, "{}", rule.name),
+            Severity::Error => assert!(!fatal, "{} is an error", rule.name),
+        }
+    }
+    let warnings = RULES.iter().filter(|rule| rule.severity() == Severity::Warning).map(|rule| rule.number);
+    assert_eq!(stopped, warnings.collect());
+}
+
+/// What the driver sees of it: the status, the event, its requests failed with the number, and a reset that cures.
+#[test]
+fn a_stopped_device_tells_its_driver_and_comes_back_by_a_reset() {
+    let strict = EngineConfig { strict: true, ..EngineConfig::default() };
+    let mut fabric = Fabric::new(strict, 1);
+    fabric.a.send(&write());
+    fabric.a.ring(DB_SEND, queue_doorbell(0x77, 1));
+    let number = Diagnostic::DoorbellNoQueue.number();
+    let status = |host: &mut Host| {
+        let mut word = [0; 4];
+        host.engine.handle_read(host.now_ns, &mut host.port, 0, REG_STATUS.into(), &mut word);
+        u32::from_le_bytes(word)
+    };
+    assert_eq!(status(&mut fabric.a) & STATUS_FATAL, STATUS_FATAL);
+    let failed = fabric.a.poll().expect("the request fails");
+    assert_eq!((failed.vendor_err.get(), fabric.a.engine.queue_pair_state(0x11)), (number, Some(QpState::Err)));
+    let event = fabric.a.port.slice(EQ, 16);
+    assert_eq!((event[0], event[8..12].to_vec()), (EventType::DEVICE_FATAL.0, number.to_le_bytes().to_vec()));
+    fabric.a.write(0, REG_CONTROL.into(), &0u32.to_le_bytes());
+    assert_eq!(status(&mut fabric.a) & STATUS_FATAL, 0);
 }

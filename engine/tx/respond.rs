@@ -21,6 +21,7 @@ impl Engine {
             match built {
                 Ok(()) => {
                     self.counters.sent_pkts += 1;
+                    self.last_sender = qpn;
                     return true;
                 }
                 Err(Stop::Blocked) => {

@@ -65,6 +65,7 @@ impl Engine {
     fn handed_over(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext, segment: &Segment, frame: &Frame) {
         self.blocks.touch(host.now_ns, Block::TxPacketBuild, qpn.0);
         self.counters.sent_pkts += 1;
+        self.last_sender = qpn;
         self.counters.retransmitted_pkts += u64::from(segment.attempt > 0);
         if segment.fresh_message
             && let Some(qp) = self.queue_pairs.get_mut(qpn)

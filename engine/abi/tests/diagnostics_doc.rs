@@ -17,7 +17,11 @@ refuses in silence; depending on what broke the rule, its number stands in
 | `Cqe.vendor_err` of a failed work request | the application, in its completion |
 | `Eqe.data` of an asynchronous event | the driver, in its event handler |
 | the registers `REG_LAST_DIAGNOSTIC` and `REG_LAST_DIAGNOSTIC_OBJECT` | a driver author, at a prompt |
-| the adapter's stream of diagnostics, with time, object and offending value | tools beside the device |
+| the adapter's stream of diagnostics, with time, object and offending value: `rnic events` | tools beside the device |
+
+An *error* fails a command, a work request, a queue or the device, and its driver is told. A *warning* costs the driver what
+broke the rule and nothing else; with `rnic serve --strict` it stops the device (see
+[Reset and errors](hardware-abi.md#reset-and-errors)).
 
 Numbers never change their meaning. A driver prints the number and, if it likes, the sentence: the C header
 `guest-driver-shim/include/rnic_abi.h` has them as `RNIC_DIAGNOSTICS(X)`.
@@ -37,8 +41,10 @@ const GROUPS: &[(u32, &str)] = &[
 fn document() -> String {
     let mut text = String::from(INTRODUCTION);
     for (first, title) in GROUPS {
-        let _ =
-            write!(text, "\n## {title}\n\n| number | name | rule | section | usual cause |\n|---|---|---|---|---|\n");
+        let _ = write!(
+            text,
+            "\n## {title}\n\n| number | name | severity | rule | section | usual cause |\n|---|---|---|---|---|---|\n"
+        );
         RULES.iter().filter(|rule| rule.number / 100 == first / 100).for_each(|rule| row(&mut text, rule));
     }
     text
@@ -46,9 +52,10 @@ fn document() -> String {
 
 fn row(text: &mut String, rule: &Rule) {
     let Rule { number, name, sentence, section, usual_cause } = rule;
+    let severity = rule.severity().name();
     let _ = writeln!(
         text,
-        "| {number} | `{name}` | {sentence} | [{section}](hardware-abi.md#{}) | {usual_cause} |",
+        "| {number} | `{name}` | {severity} | {sentence} | [{section}](hardware-abi.md#{}) | {usual_cause} |",
         anchor(section)
     );
 }

@@ -66,6 +66,7 @@ pub(super) fn encode_event(event: &EventRecord, phase: bool, out: &mut [u8]) {
         EventRecord::QpAccessError { qpn, diagnostic } => (EventType::QP_ACCESS_ERR, qpn, diagnostic.number()),
         EventRecord::CommunicationEstablished { qpn } => (EventType::COMM_EST, qpn, 0),
         EventRecord::SendQueueDrained { qpn } => (EventType::SQ_DRAINED, qpn, 0),
+        EventRecord::DeviceFatal { diagnostic } => (EventType::DEVICE_FATAL, 0, diagnostic.number()),
     };
     let mut eqe = Eqe::zeroed();
     eqe.event_type = event_type.0;

@@ -91,7 +91,10 @@ impl Registers {
             REG_COMMAND_RING => self.command_ring = merge(self.command_ring, high_half, data),
             REG_COMMAND_COMPLETION_RING => self.completion_ring = merge(self.completion_ring, high_half, data),
             REG_COMMAND_RING_LOG_SLOTS => self.log_slots = word(data) as u32,
-            REG_MARK => self.mark = merge(self.mark, high_half, data),
+            REG_MARK => {
+                self.mark = merge(self.mark, high_half, data);
+                return Ok(Input::Mark(self.mark));
+            }
             REG_LAST_DIAGNOSTIC => return Ok(Input::ClearDiagnostic),
             known if self.value(known, view).is_some() => return Err(Diagnostic::RegisterReadOnly),
             _ => return Err(Diagnostic::RegisterAccess),

@@ -1,0 +1,223 @@
+//! The objects of a live adapter as tools beside it see them.
+//!
+//! Looking changes nothing: no cache entry becomes newer, nothing is fetched. A context that is not in its cache shows as
+//! absent. Lists are given in pages, so that one look is short whatever the driver has created.
+
+use crate::context::completion_queue::CqContext;
+use crate::context::gid::GidEntry;
+use crate::context::key::KeyContext;
+use crate::context::queue_pair::{QpContext, QpState};
+use crate::engine::Engine;
+use crate::queues::{CompletionQueue, EventQueue, QueuePair, Ring, TransmitState};
+
+/// A ring in host memory with the indices of both sides, free-running modulo 2^16 or 2^32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingView {
+    pub entries: u32,
+    pub entry_bytes: u16,
+    /// What the driver has announced, or the device has written.
+    pub producer: u32,
+    /// The next entry that the device reads; equal to `consumer` where it reads entry by entry.
+    pub fetch: u32,
+    pub consumer: u32,
+}
+
+#[derive(Clone, Debug)]
+pub struct QueuePairView {
+    pub qpn: u32,
+    pub state: QpState,
+    pub pdn: u32,
+    pub doorbell_page: u32,
+    pub send_cqn: u32,
+    pub receive_cqn: u32,
+    pub send_queue: RingView,
+    pub receive_queue: RingView,
+    /// Work requests that were read and not begun.
+    pub waiting_sends: usize,
+    /// Messages that are not acknowledged.
+    pub unacknowledged_messages: usize,
+    pub inbound_frames: usize,
+    pub transmit: &'static str,
+    /// Timers that run, with the time at which they are due.
+    pub timers: Vec<(&'static str, u64)>,
+    /// PSNs, path and retries; absent while the context is in host memory alone.
+    pub context: Option<QpContext>,
+}
+
+#[derive(Clone, Debug)]
+pub struct CompletionQueueView {
+    pub cqn: u32,
+    pub eqn: Option<u32>,
+    pub doorbell_page: u32,
+    pub queue_pairs: u32,
+    pub waiting: usize,
+    pub failed: bool,
+    pub context: Option<CqContext>,
+}
+
+#[derive(Clone, Debug)]
+pub struct EventQueueView {
+    pub eqn: u32,
+    pub vector: Option<u16>,
+    pub ring: RingView,
+    pub armed: bool,
+    pub completion_queues: u32,
+    pub waiting: usize,
+}
+
+/// A memory key by its index.
+#[derive(Clone, Debug)]
+pub struct KeyView {
+    pub index: u32,
+    pub context: Option<KeyContext>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheView {
+    pub name: &'static str,
+    pub used: usize,
+    pub capacity: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandQueueView {
+    pub commands: u64,
+    pub completions: u64,
+    pub slots: u32,
+    pub producer: u16,
+    pub consumer: u16,
+    /// A command is being read or waits for host memory.
+    pub busy: bool,
+}
+
+/// What there is one of.
+#[derive(Clone, Debug)]
+pub struct AdapterView {
+    pub enabled: bool,
+    pub fatal: bool,
+    pub link_up: bool,
+    pub strict: bool,
+    pub command_queue: Option<CommandQueueView>,
+    /// Queue pairs, completion queues, event queues, keys.
+    pub object_counts: [usize; 4],
+    pub caches: Vec<CacheView>,
+    pub gids: Vec<(u16, GidEntry)>,
+    pub timers: usize,
+    pub next_timer_ns: Option<u64>,
+    /// Queue pairs with something to send, with an answer to send, with a packet whose payload has come late.
+    pub scheduled: [usize; 3],
+    pub parked_frames: usize,
+    pub waiting_completions: usize,
+}
+
+impl Ring {
+    const fn view(&self, producer: u32, fetch: u32, consumer: u32) -> RingView {
+        RingView { entries: self.entries(), entry_bytes: self.entry_bytes, producer, fetch, consumer }
+    }
+}
+
+impl Engine {
+    pub fn inspect(&self) -> AdapterView {
+        let contexts = &self.contexts;
+        let cache = |name, used, capacity| CacheView { name, used, capacity };
+        AdapterView {
+            enabled: self.enabled,
+            fatal: self.fatal,
+            link_up: self.link_up,
+            strict: self.config.strict,
+            command_queue: self.enabled.then(|| self.commands.view()),
+            object_counts: self.object_counts(),
+            caches: vec![
+                cache("queue_pairs", contexts.queue_pairs.len(), contexts.queue_pairs.capacity()),
+                cache("completion_queues", contexts.completion_queues.len(), contexts.completion_queues.capacity()),
+                cache("keys", contexts.keys.len(), contexts.keys.capacity()),
+                cache("translations", contexts.translations.used(), contexts.translations.capacity()),
+            ],
+            gids: contexts.gids.indexed().map(|(index, entry)| (index, *entry)).collect(),
+            timers: self.timers.len(),
+            next_timer_ns: self.timers.next_ns(),
+            scheduled: [self.ready.len(), self.responses.len(), self.staged.len()],
+            parked_frames: self.parked_frames,
+            waiting_completions: self.waiting_completions,
+        }
+    }
+
+    /// Up to `limit` queue pairs from number `from` on.
+    pub fn inspect_queue_pairs(&self, from: u32, limit: usize) -> Vec<QueuePairView> {
+        let queue_pairs = self.queue_pairs.iter().skip_while(|(qpn, _)| *qpn < from).take(limit);
+        queue_pairs.map(|(qpn, qp)| qp.view(qpn, self.contexts.queue_pairs.peek(qpn).copied())).collect()
+    }
+
+    pub fn inspect_completion_queues(&self, from: u32, limit: usize) -> Vec<CompletionQueueView> {
+        let queues = self.completion_queues.iter().skip_while(|(cqn, _)| *cqn < from).take(limit);
+        queues.map(|(cqn, cq)| cq.view(cqn, self.contexts.completion_queues.peek(cqn).copied())).collect()
+    }
+
+    pub fn inspect_event_queues(&self, from: u32, limit: usize) -> Vec<EventQueueView> {
+        let queues = self.event_queues.iter().skip_while(|(eqn, _)| *eqn < from).take(limit);
+        queues.map(|(eqn, eq)| eq.view(eqn)).collect()
+    }
+
+    pub fn inspect_keys(&self, from: u32, limit: usize) -> Vec<KeyView> {
+        let words = self.keys_present.iter().enumerate().skip(from as usize / 64).filter(|(_, word)| **word != 0);
+        let indices = words.flat_map(|(at, word)| {
+            (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| (at as u32) * 64 + bit)
+        });
+        let keys = indices.filter(|index| *index >= from).take(limit);
+        keys.map(|index| KeyView { index, context: self.contexts.keys.peek(index).copied() }).collect()
+    }
+}
+
+impl QueuePair {
+    fn view(&self, qpn: u32, context: Option<QpContext>) -> QueuePairView {
+        let receives = self.rq.view(self.rq_producer.into(), self.rq_consumer.into(), self.rq_consumer.into());
+        QueuePairView {
+            qpn,
+            state: self.state,
+            pdn: self.pdn.0,
+            doorbell_page: self.doorbell_page,
+            send_cqn: self.send_cqn.0,
+            receive_cqn: self.receive_cqn.0,
+            send_queue: self.sq.view(self.sq_producer.into(), self.sq_fetch.into(), self.sq_consumer.into()),
+            receive_queue: receives,
+            waiting_sends: self.waiting.len(),
+            unacknowledged_messages: self.replay.len(),
+            inbound_frames: self.inbound.len(),
+            transmit: match self.transmit {
+                TransmitState::Idle => "idle",
+                TransmitState::Ready => "ready",
+                TransmitState::Blocked => "blocked",
+                TransmitState::Gathering => "gathering",
+            },
+            timers: self.deadlines.running().map(|(timer, due_ns)| (timer.name(), due_ns)).collect(),
+            context,
+        }
+    }
+}
+
+impl CompletionQueue {
+    fn view(&self, cqn: u32, context: Option<CqContext>) -> CompletionQueueView {
+        CompletionQueueView {
+            cqn,
+            eqn: self.eqn.map(|eqn| eqn.0),
+            doorbell_page: self.doorbell_page,
+            queue_pairs: self.queue_pairs,
+            waiting: self.waiting.len(),
+            failed: self.failed,
+            context,
+        }
+    }
+}
+
+impl EventQueue {
+    fn view(&self, eqn: u32) -> EventQueueView {
+        EventQueueView {
+            eqn,
+            vector: self.vector,
+            ring: self.ring.view(self.producer, self.producer, self.consumer),
+            armed: self.armed,
+            completion_queues: self.completion_queues,
+            waiting: self.waiting.len(),
+        }
+    }
+}
