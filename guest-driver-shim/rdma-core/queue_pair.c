@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Queue pairs: their rings, their attributes, and the table by which completions find them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rnic.h"
+
+struct rnic_qp *rnic_find_qp(struct rnic_context *context, uint32_t qpn)
+{
+	struct rnic_qp **row = context->qp_rows[(qpn >> QP_ROW_SHIFT) & (QP_ROWS - 1)];
+
+	return row ? row[qpn & QP_ROW_MASK] : NULL;
+}
+
+/* Rows stay once they are there: a poller may look at them without the lock. */
+static int store_qp(struct rnic_context *context, struct rnic_qp *qp)
+{
+	uint32_t at = (qp->qpn >> QP_ROW_SHIFT) & (QP_ROWS - 1);
+	int err = 0;
+
+	pthread_mutex_lock(&context->qp_table_lock);
+	if (!context->qp_rows[at])
+		context->qp_rows[at] = calloc(1U << QP_ROW_SHIFT, sizeof(struct rnic_qp *));
+	if (context->qp_rows[at])
+		context->qp_rows[at][qp->qpn & QP_ROW_MASK] = qp;
+	else
+		err = ENOMEM;
+	pthread_mutex_unlock(&context->qp_table_lock);
+	return err;
+}
+
+static void lock_queues(struct rnic_cq *send, struct rnic_cq *receive)
+{
+	/* Always in the same order; one queue may serve both. */
+	struct rnic_cq *first = send->cqn < receive->cqn ? send : receive;
+
+	pthread_spin_lock(&first->lock);
+	if (send != receive)
+		pthread_spin_lock(first == send ? &receive->lock : &send->lock);
+}
+
+static void unlock_queues(struct rnic_cq *send, struct rnic_cq *receive)
+{
+	pthread_spin_unlock(&send->lock);
+	if (send != receive)
+		pthread_spin_unlock(&receive->lock);
+}
+
+static int prepare(struct rnic_work_queue *queue, uint32_t entries, uint32_t max_wr, uint32_t max_sge)
+{
+	queue->log_entries = rnic_log2_up(entries);
+	queue->max_wr = max_wr;
+	queue->max_sge = max_sge;
+	queue->wr_ids = calloc(1U << queue->log_entries, sizeof(*queue->wr_ids));
+	queue->slots = calloc(1U << queue->log_entries, sizeof(*queue->slots));
+	pthread_spin_init(&queue->lock, PTHREAD_PROCESS_PRIVATE);
+	return queue->wr_ids && queue->slots ? 0 : ENOMEM;
+}
+
+static void let_go(struct rnic_qp *qp)
+{
+	rnic_pages_put(&qp->pages);
+	free(qp->sq.wr_ids);
+	free(qp->sq.slots);
+	free(qp->rq.wr_ids);
+	free(qp->rq.slots);
+	free(qp);
+}
+
+/* Rings for what is asked, both in one piece of memory, each beginning with a page. */
+static int make_rings(struct rnic_context *context, struct rnic_qp *qp, const struct ibv_qp_cap *cap)
+{
+	uint32_t send_sge = cap->max_send_sge ?: 1, receive_sge = cap->max_recv_sge ?: 1;
+	uint32_t inline_segments = DIV_ROUND_UP(cap->max_inline_data, RNIC_WQE_SEGMENT_BYTES);
+	/* Control and remote segment stand before the elements, or the inline bytes. */
+	uint32_t segments = 2 + (send_sge > inline_segments ? send_sge : inline_segments);
+	uint64_t slots = (uint64_t)cap->max_send_wr * DIV_ROUND_UP(segments, SEGMENTS_A_SLOT);
+	size_t sq_bytes, rq_bytes;
+	int err;
+
+	if (slots > 1U << context->limits.log_sq_slots || cap->max_recv_wr > 1U << context->limits.log_rq_entries ||
+	    send_sge > context->limits.max_send_sge || receive_sge > context->limits.max_receive_sge ||
+	    cap->max_inline_data > context->limits.max_inline_bytes)
+		return EINVAL;
+	err = prepare(&qp->sq, slots, cap->max_send_wr, send_sge);
+	if (err)
+		return err;
+	err = prepare(&qp->rq, cap->max_recv_wr, cap->max_recv_wr, receive_sge);
+	if (err)
+		return err;
+	qp->rq.log_stride = rnic_log2_up(receive_sge);
+	qp->max_inline_bytes = cap->max_inline_data;
+	sq_bytes = align((size_t)RNIC_WQE_SLOT_BYTES << qp->sq.log_entries, context->page_bytes);
+	rq_bytes = (size_t)RNIC_WQE_SEGMENT_BYTES << (qp->rq.log_entries + qp->rq.log_stride);
+	err = rnic_pages_get(&qp->pages, sq_bytes + rq_bytes, context->page_bytes);
+	if (err)
+		return err;
+	qp->sq.ring = qp->pages.address;
+	qp->rq.ring = (uint8_t *)qp->pages.address + sq_bytes;
+	return 0;
+}
+
+struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct rnic_context *context = to_rnic_context(pd->context);
+	struct {
+		struct ibv_create_qp core;
+		struct rnic_ureq_create_qp ours;
+	} command = {};
+	struct {
+		struct ib_uverbs_create_qp_resp core;
+		struct rnic_uresp_create_qp ours;
+	} answer = {};
+	struct rnic_qp *qp;
+	int err = EOPNOTSUPP;
+
+	if (attr->qp_type != IBV_QPT_RC || attr->srq)
+		goto fail;
+	err = ENOMEM;
+	qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		goto fail;
+	err = make_rings(context, qp, &attr->cap);
+	if (err)
+		goto let_go;
+	qp->signal_all = attr->sq_sig_all;
+	command.ours.sq_address = (uintptr_t)qp->sq.ring;
+	command.ours.rq_address = (uintptr_t)qp->rq.ring;
+	command.ours.log_sq_slots = qp->sq.log_entries;
+	command.ours.log_rq_entries = qp->rq.log_entries;
+	command.ours.log_rq_stride = qp->rq.log_stride;
+	err = ibv_cmd_create_qp(pd, &qp->base.qp, attr, &command.core, sizeof(command), &answer.core, sizeof(answer));
+	if (err)
+		goto let_go;
+	qp->qpn = answer.ours.qpn;
+	err = store_qp(context, qp);
+	if (err)
+		goto destroy;
+	return &qp->base.qp;
+
+destroy:
+	ibv_cmd_destroy_qp(&qp->base.qp);
+let_go:
+	let_go(qp);
+fail:
+	errno = err;
+	return NULL;
+}
+
+static void forget(struct rnic_qp *qp)
+{
+	rnic_cq_forget(to_rnic_cq(qp->base.qp.send_cq), qp->qpn);
+	if (qp->base.qp.recv_cq != qp->base.qp.send_cq)
+		rnic_cq_forget(to_rnic_cq(qp->base.qp.recv_cq), qp->qpn);
+}
+
+static void begin_anew(struct rnic_work_queue *queue)
+{
+	queue->producer = 0;
+	queue->consumer = 0;
+	queue->posted = 0;
+	queue->completed = 0;
+}
+
+int rnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
+{
+	struct rnic_qp *qp = to_rnic_qp(ibqp);
+	struct ibv_modify_qp command = {};
+	int err = ibv_cmd_modify_qp(ibqp, attr, mask, &command, sizeof(command));
+
+	if (err || !(mask & IBV_QP_STATE) || attr->qp_state != IBV_QPS_RESET)
+		return err;
+	lock_queues(to_rnic_cq(ibqp->send_cq), to_rnic_cq(ibqp->recv_cq));
+	forget(qp);
+	begin_anew(&qp->sq);
+	begin_anew(&qp->rq);
+	unlock_queues(to_rnic_cq(ibqp->send_cq), to_rnic_cq(ibqp->recv_cq));
+	return 0;
+}
+
+int rnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+{
+	struct ibv_query_qp command = {};
+	int err = ibv_cmd_query_qp(ibqp, attr, mask, init, &command, sizeof(command));
+
+	if (err)
+		return err;
+	/* The device may have gone to ERR by itself. */
+	ibqp->state = attr->qp_state;
+	return 0;
+}
+
+int rnic_destroy_qp(struct ibv_qp *ibqp)
+{
+	struct rnic_context *context = to_rnic_context(ibqp->context);
+	struct rnic_cq *send = to_rnic_cq(ibqp->send_cq), *receive = to_rnic_cq(ibqp->recv_cq);
+	struct rnic_qp *qp = to_rnic_qp(ibqp);
+	struct rnic_qp **row = context->qp_rows[(qp->qpn >> QP_ROW_SHIFT) & (QP_ROWS - 1)];
+	int err = ibv_cmd_destroy_qp(ibqp);
+
+	if (err)
+		return err;
+	lock_queues(send, receive);
+	forget(qp);
+	/* The number may be another's already, made by another thread since. */
+	pthread_mutex_lock(&context->qp_table_lock);
+	if (row[qp->qpn & QP_ROW_MASK] == qp)
+		row[qp->qpn & QP_ROW_MASK] = NULL;
+	pthread_mutex_unlock(&context->qp_table_lock);
+	unlock_queues(send, receive);
+	let_go(qp);
+	return 0;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The provider's objects and what its files offer each other.
+ *
+ * context.c opens the device for a process, memory.c has domains, regions and the memory of rings, completion_queue.c and
+ * queue_pair.c the queues, send.c and receive.c post work. Posting and polling make no system call: they write rings in
+ * the process' memory and ring doorbells on the process' own page.
+ */
+#ifndef RNIC_H
+#define RNIC_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <infiniband/driver.h>
+#include <util/compiler.h>
+#include <util/mmio.h>
+#include <util/udma_barrier.h>
+#include <util/util.h>
+
+#include "rnic_abi.h"
+#include "rnic_uverbs.h"
+
+#define SEGMENTS_A_SLOT (RNIC_WQE_SLOT_BYTES / RNIC_WQE_SEGMENT_BYTES)
+
+/* QPNs have 24 bits; the table of the process' queue pairs grows by rows. */
+#define QP_ROW_SHIFT 12
+#define QP_ROWS (1U << (24 - QP_ROW_SHIFT))
+#define QP_ROW_MASK ((1U << QP_ROW_SHIFT) - 1)
+
+struct rnic_qp;
+
+struct rnic_context {
+	struct verbs_context base;
+	struct rnic_uresp_alloc_ucontext limits;
+	uint8_t *doorbells;
+	size_t page_bytes;
+	pthread_mutex_t qp_table_lock; /* rows and their counts */
+	struct rnic_qp **qp_rows[QP_ROWS];
+	uint32_t qp_row_use[QP_ROWS];
+};
+
+/* Pages that the device reads and writes. */
+struct rnic_pages {
+	void *address;
+	size_t bytes;
+};
+
+struct rnic_pd {
+	struct ibv_pd base;
+	uint32_t pdn;
+};
+
+struct rnic_cq {
+	struct ibv_cq base;
+	pthread_spinlock_t lock; /* consumer, and the queue pairs' completed work */
+	struct rnic_pages pages;
+	struct rnic_cqe *ring;
+	struct rnic_consumer_record *record;
+	uint32_t cqn;
+	uint32_t consumer;
+	uint8_t log_entries;
+	uint8_t arm_sequence;
+};
+
+struct rnic_work_queue {
+	pthread_spinlock_t lock; /* producer; what has completed is under the completion queue's */
+	uint8_t *ring;
+	uint64_t *wr_ids;
+	uint8_t *slots; /* of the send queue: slots of the WQE that begins here */
+	uint16_t producer;
+	uint16_t consumer;
+	uint8_t log_entries;
+	uint8_t log_stride; /* of the receive queue */
+	uint32_t max_wr;
+	uint32_t max_sge;
+	uint32_t posted;    /* work requests so far, and how many of them have completed: both count on */
+	uint32_t completed;
+};
+
+struct rnic_qp {
+	struct verbs_qp base;
+	struct rnic_pages pages;
+	struct rnic_work_queue sq;
+	struct rnic_work_queue rq;
+	uint32_t qpn;
+	uint32_t max_inline_bytes;
+	bool signal_all;
+};
+
+static inline struct rnic_context *to_rnic_context(struct ibv_context *context)
+{
+	return container_of(context, struct rnic_context, base.context);
+}
+
+static inline struct rnic_cq *to_rnic_cq(struct ibv_cq *cq)
+{
+	return container_of(cq, struct rnic_cq, base);
+}
+
+static inline struct rnic_qp *to_rnic_qp(struct ibv_qp *qp)
+{
+	return container_of(qp, struct rnic_qp, base.qp);
+}
+
+static inline uint32_t rnic_position(const struct rnic_work_queue *queue, uint16_t index)
+{
+	return index & ((1U << queue->log_entries) - 1);
+}
+
+static inline uint32_t rnic_room(const struct rnic_work_queue *queue)
+{
+	return (1U << queue->log_entries) - (uint16_t)(queue->producer - queue->consumer);
+}
+
+/* The phase that an entry of a ring has once it is written. */
+static inline uint32_t rnic_phase(uint32_t index, uint8_t log_entries)
+{
+	return 1 ^ ((index >> log_entries) & 1);
+}
+
+/* One aligned store of 8 bytes, behind everything that it announces. */
+static inline void rnic_ring_doorbell(struct ibv_context *context, uint32_t offset, uint64_t value)
+{
+	udma_to_device_barrier();
+	mmio_wc_start();
+	mmio_write64_le(to_rnic_context(context)->doorbells + offset, htole64(value));
+	mmio_flush_writes();
+}
+
+static inline uint8_t rnic_log2_up(uint32_t count)
+{
+	uint8_t log = 0;
+
+	while (log < 31 && (1U << log) < count)
+		log++;
+	return log;
+}
+
+/* memory.c */
+int rnic_pages_get(struct rnic_pages *pages, size_t bytes, size_t page_bytes);
+void rnic_pages_put(struct rnic_pages *pages);
+struct ibv_pd *rnic_alloc_pd(struct ibv_context *context);
+int rnic_dealloc_pd(struct ibv_pd *pd);
+struct ibv_mr *rnic_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t hca_va, int access);
+int rnic_dereg_mr(struct verbs_mr *mr);
+
+/* completion_queue.c */
+struct ibv_cq *rnic_create_cq(struct ibv_context *context, int entries, struct ibv_comp_channel *channel,
+			      int comp_vector);
+int rnic_destroy_cq(struct ibv_cq *cq);
+int rnic_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+int rnic_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+void rnic_cq_event(struct ibv_cq *cq);
+void rnic_cq_forget(struct rnic_cq *cq, uint32_t qpn);
+
+/* queue_pair.c */
+struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
+int rnic_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+int rnic_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
+int rnic_destroy_qp(struct ibv_qp *qp);
+struct rnic_qp *rnic_find_qp(struct rnic_context *context, uint32_t qpn);
+
+/* send.c */
+int rnic_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+
+/* receive.c */
+int rnic_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+#endif /* RNIC_H */

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Posting of sends: WQEs are written where they stand in the ring, then one doorbell announces the batch. */
+#include <errno.h>
+#include <string.h>
+
+#include "rnic.h"
+
+/* The ring as a row of segments: a WQE's may wrap around its end. */
+static void *segment_at(const struct rnic_work_queue *queue, uint32_t index)
+{
+	return queue->ring + (size_t)(index & ((SEGMENTS_A_SLOT << queue->log_entries) - 1)) * RNIC_WQE_SEGMENT_BYTES;
+}
+
+static void put_remote(const struct rnic_work_queue *queue, uint32_t at, uint64_t address, uint32_t rkey)
+{
+	struct rnic_remote_segment *remote = segment_at(queue, at);
+
+	remote->address = htole64(address);
+	remote->rkey = htole32(rkey);
+	remote->reserved = 0;
+}
+
+/* How many segments the elements take. */
+static uint32_t put_elements(const struct rnic_work_queue *queue, uint32_t at, const struct ibv_send_wr *wr)
+{
+	struct rnic_data_segment *data;
+	int index;
+
+	for (index = 0; index < wr->num_sge; index++) {
+		data = segment_at(queue, at + index);
+		data->address = htole64(wr->sg_list[index].addr);
+		data->length_bytes = htole32(wr->sg_list[index].length);
+		data->lkey = htole32(wr->sg_list[index].lkey);
+	}
+	return wr->num_sge;
+}
+
+static void put_bytes(const struct rnic_work_queue *queue, uint32_t at, uint32_t offset, const void *bytes,
+		      uint32_t count)
+{
+	size_t ring_bytes = (size_t)RNIC_WQE_SLOT_BYTES << queue->log_entries;
+	size_t from = ((size_t)at * RNIC_WQE_SEGMENT_BYTES + offset) & (ring_bytes - 1);
+	size_t first = count < ring_bytes - from ? count : ring_bytes - from;
+
+	memcpy(queue->ring + from, bytes, first);
+	memcpy(queue->ring, (const uint8_t *)bytes + first, count - first);
+}
+
+static uint32_t put_inline(const struct rnic_work_queue *queue, uint32_t at, const struct ibv_send_wr *wr)
+{
+	uint32_t offset = 0;
+	int index;
+
+	for (index = 0; index < wr->num_sge; index++) {
+		put_bytes(queue, at, offset, (void *)(uintptr_t)wr->sg_list[index].addr, wr->sg_list[index].length);
+		offset += wr->sg_list[index].length;
+	}
+	return offset;
+}
+
+/* The device's word for a work request; 0: it has none. */
+static uint8_t opcode_of(const struct ibv_send_wr *wr)
+{
+	switch (wr->opcode) {
+	case IBV_WR_SEND:
+		return RNIC_WORK_SEND;
+	case IBV_WR_SEND_WITH_IMM:
+		return RNIC_WORK_SEND_IMM;
+	case IBV_WR_RDMA_WRITE:
+		return RNIC_WORK_WRITE;
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return RNIC_WORK_WRITE_IMM;
+	default:
+		return 0;
+	}
+}
+
+static bool has_remote(uint8_t opcode)
+{
+	return opcode != RNIC_WORK_SEND && opcode != RNIC_WORK_SEND_IMM;
+}
+
+static int inline_length(const struct rnic_qp *qp, const struct ibv_send_wr *wr, uint32_t *bytes)
+{
+	int index;
+
+	*bytes = 0;
+	for (index = 0; index < wr->num_sge; index++) {
+		if (wr->sg_list[index].length > qp->max_inline_bytes - *bytes)
+			return ENOMEM;
+		*bytes += wr->sg_list[index].length;
+	}
+	return 0;
+}
+
+static int post_one(struct rnic_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct rnic_work_queue *queue = &qp->sq;
+	bool is_inline = wr->send_flags & IBV_SEND_INLINE;
+	uint32_t first = (uint32_t)queue->producer * SEGMENTS_A_SLOT, segments, slots, inline_bytes = 0, at;
+	struct rnic_control_segment *control = segment_at(queue, first);
+	uint8_t opcode = opcode_of(wr);
+	int err;
+
+	if (!opcode)
+		return EOPNOTSUPP;
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > queue->max_sge)
+		return EINVAL;
+	segments = has_remote(opcode) ? 2 : 1;
+	if (is_inline) {
+		err = inline_length(qp, wr, &inline_bytes);
+		if (err)
+			return err;
+		at = segments + DIV_ROUND_UP(inline_bytes, RNIC_WQE_SEGMENT_BYTES);
+	} else {
+		at = segments + wr->num_sge;
+	}
+	slots = DIV_ROUND_UP(at, SEGMENTS_A_SLOT);
+	if (queue->posted - queue->completed >= queue->max_wr || slots > rnic_room(queue))
+		return ENOMEM;
+	if (segments == 2)
+		put_remote(queue, first + 1, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey);
+	if (is_inline)
+		put_inline(queue, first + segments, wr);
+	else
+		put_elements(queue, first + segments, wr);
+	control->opcode = opcode;
+	control->qpn[0] = qp->qpn;
+	control->qpn[1] = qp->qpn >> 8;
+	control->qpn[2] = qp->qpn >> 16;
+	control->slot_index = htole16(queue->producer);
+	control->segments = at;
+	control->flags = (wr->send_flags & IBV_SEND_SIGNALED ? RNIC_WQE_SIGNALED : 0) |
+			 (wr->send_flags & IBV_SEND_SOLICITED ? RNIC_WQE_SOLICITED : 0) |
+			 (wr->send_flags & IBV_SEND_FENCE ? RNIC_WQE_FENCE : 0) | (is_inline ? RNIC_WQE_INLINE : 0);
+	control->immediate = htole32(be32toh(wr->imm_data));
+	control->inline_bytes = htole16(inline_bytes);
+	control->reserved = 0;
+	at = rnic_position(queue, queue->producer);
+	queue->wr_ids[at] = wr->wr_id;
+	queue->slots[at] = slots;
+	queue->producer += slots;
+	queue->posted++;
+	return 0;
+}
+
+int rnic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct rnic_qp *qp = to_rnic_qp(ibqp);
+	uint16_t before;
+	int err = 0;
+
+	pthread_spin_lock(&qp->sq.lock);
+	before = qp->sq.producer;
+	/* Before RTS the device takes no sends. */
+	if (ibqp->state < IBV_QPS_RTS) {
+		err = EINVAL;
+		*bad = wr;
+		wr = NULL;
+	}
+	for (; wr; wr = wr->next) {
+		err = post_one(qp, wr);
+		if (err) {
+			*bad = wr;
+			break;
+		}
+	}
+	if (qp->sq.producer != before)
+		rnic_ring_doorbell(ibqp->context, RNIC_DB_SEND,
+				   (uint64_t)qp->sq.producer << 32 | (uint64_t)qp->qpn << 8);
+	pthread_spin_unlock(&qp->sq.lock);
+	return err;
+}
