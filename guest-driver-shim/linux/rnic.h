@@ -158,9 +158,7 @@ struct rnic_work_queue {
 	u16 consumer;
 	u8 log_entries;
 	u8 log_stride; /* of the receive queue */
-	u32 max_wr;
 	u32 max_sge;
-	u32 posted; /* work requests that have not completed */
 };
 
 struct rnic_qp {

@@ -59,10 +59,8 @@ int rnic_work_queues_create(struct rnic_dev *dev, struct rnic_qp *qp)
 	qp->sq.slots = kvcalloc(BIT(qp->sq.log_entries), sizeof(*qp->sq.slots), GFP_KERNEL);
 	if (!qp->sq.slots)
 		return -ENOMEM;
-	qp->sq.max_wr = cap->max_send_wr;
 	qp->sq.max_sge = sge;
 	qp->rq.log_stride = order_base_2(max_t(u32, cap->max_recv_sge, 1));
-	qp->rq.max_wr = cap->max_recv_wr;
 	qp->rq.max_sge = max_t(u32, cap->max_recv_sge, 1);
 	return prepare(dev, &qp->rq, &qp->rq_memory, cap->max_recv_wr, RNIC_WQE_SEGMENT_BYTES << qp->rq.log_stride,
 		       dev->limits.log_rq_entries);
@@ -81,10 +79,8 @@ void rnic_work_queues_reset(struct rnic_qp *qp)
 {
 	qp->sq.producer = 0;
 	qp->sq.consumer = 0;
-	qp->sq.posted = 0;
 	qp->rq.producer = 0;
 	qp->rq.consumer = 0;
-	qp->rq.posted = 0;
 }
 
 static void ring_doorbell(struct rnic_qp *qp, u32 offset, u16 producer)
@@ -189,7 +185,7 @@ static int post_one(struct rnic_qp *qp, const struct ib_send_wr *wr)
 	if (err)
 		return err;
 	slots = slots_of(segments);
-	if (queue->posted >= queue->max_wr || slots > room(queue))
+	if (slots > room(queue))
 		return -ENOMEM;
 	wqe.control.slot_index = cpu_to_le16(queue->producer);
 	for (slot = 0; slot < slots; slot++) {
@@ -201,7 +197,6 @@ static int post_one(struct rnic_qp *qp, const struct ib_send_wr *wr)
 	queue->wr_ids[at] = wr->wr_id;
 	queue->slots[at] = slots;
 	queue->producer += slots;
-	queue->posted++;
 	return 0;
 }
 
@@ -235,7 +230,7 @@ static int post_one_receive(struct rnic_work_queue *queue, const struct ib_recv_
 
 	if (wr->num_sge > queue->max_sge)
 		return -EINVAL;
-	if (queue->posted >= queue->max_wr || !room(queue))
+	if (!room(queue))
 		return -ENOMEM;
 	at = position(queue, queue->producer);
 	data = queue->ring + (((size_t)at * RNIC_WQE_SEGMENT_BYTES) << queue->log_stride);
@@ -251,7 +246,6 @@ static int post_one_receive(struct rnic_work_queue *queue, const struct ib_recv_
 	}
 	queue->wr_ids[at] = wr->wr_id;
 	queue->producer++;
-	queue->posted++;
 	return 0;
 }
 
@@ -294,7 +288,6 @@ static bool retire_sends(struct rnic_work_queue *queue, u16 index, u64 *wr_id)
 	while (queue->consumer != queue->producer) {
 		at = position(queue, queue->consumer);
 		*wr_id = queue->wr_ids[at];
-		queue->posted--;
 		queue->consumer += queue->slots[at];
 		if (at == position(queue, index))
 			return true;
@@ -314,7 +307,6 @@ bool rnic_work_completed(struct rnic_qp *qp, const struct rnic_cqe *cqe, struct 
 		if (qp->rq.consumer != qp->rq.producer) {
 			wc->wr_id = qp->rq.wr_ids[position(&qp->rq, index)];
 			qp->rq.consumer = index + 1;
-			qp->rq.posted--;
 			known = true;
 		}
 		spin_unlock(&qp->rq.lock);

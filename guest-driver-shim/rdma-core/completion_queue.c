@@ -28,7 +28,10 @@ struct ibv_cq *rnic_create_cq(struct ibv_context *ibcontext, int entries, struct
 	cq = calloc(1, sizeof(*cq));
 	if (!cq)
 		goto fail;
+	/* The ring takes whole pages, so it has at least the entries of one. */
 	cq->log_entries = rnic_log2_up(entries);
+	while (sizeof(struct rnic_cqe) << cq->log_entries < context->page_bytes)
+		cq->log_entries++;
 	ring_bytes = sizeof(struct rnic_cqe) << cq->log_entries;
 	/* The record stands behind the ring, on a line of its own. */
 	err = rnic_pages_get(&cq->pages, ring_bytes + RNIC_CQE_BYTES, context->page_bytes);
@@ -114,8 +117,7 @@ static bool retire_sends(struct rnic_work_queue *queue, uint16_t index, uint64_t
 	while (queue->consumer != queue->producer) {
 		at = rnic_position(queue, queue->consumer);
 		*wr_id = queue->wr_ids[at];
-		queue->completed++;
-		queue->consumer += queue->slots[at];
+		rnic_set_consumer(queue, queue->consumer + queue->slots[at]);
 		if (at == rnic_position(queue, index))
 			return true;
 	}
@@ -127,8 +129,7 @@ static bool retire_receive(struct rnic_work_queue *queue, uint16_t index, uint64
 	if (queue->consumer == queue->producer)
 		return false;
 	*wr_id = queue->wr_ids[rnic_position(queue, index)];
-	queue->completed++;
-	queue->consumer = index + 1;
+	rnic_set_consumer(queue, index + 1);
 	return true;
 }
 

@@ -47,10 +47,10 @@ static void unlock_queues(struct rnic_cq *send, struct rnic_cq *receive)
 		pthread_spin_unlock(&receive->lock);
 }
 
-static int prepare(struct rnic_work_queue *queue, uint32_t entries, uint32_t max_wr, uint32_t max_sge)
+/* A ring takes whole pages, so it has at least the entries of one. */
+static int prepare(struct rnic_work_queue *queue, uint32_t entries, uint32_t entries_a_page, uint32_t max_sge)
 {
-	queue->log_entries = rnic_log2_up(entries);
-	queue->max_wr = max_wr;
+	queue->log_entries = rnic_log2_up(entries > entries_a_page ? entries : entries_a_page);
 	queue->max_sge = max_sge;
 	queue->wr_ids = calloc(1U << queue->log_entries, sizeof(*queue->wr_ids));
 	queue->slots = calloc(1U << queue->log_entries, sizeof(*queue->slots));
@@ -75,7 +75,8 @@ static int make_rings(struct rnic_context *context, struct rnic_qp *qp, const st
 	uint32_t inline_segments = DIV_ROUND_UP(cap->max_inline_data, RNIC_WQE_SEGMENT_BYTES);
 	/* Control and remote segment stand before the elements, or the inline bytes. */
 	uint32_t segments = 2 + (send_sge > inline_segments ? send_sge : inline_segments);
-	uint64_t slots = (uint64_t)cap->max_send_wr * DIV_ROUND_UP(segments, SEGMENTS_A_SLOT);
+	uint32_t slots_a_wqe = DIV_ROUND_UP(segments, SEGMENTS_A_SLOT);
+	uint64_t slots = (uint64_t)cap->max_send_wr * slots_a_wqe;
 	size_t sq_bytes, rq_bytes;
 	int err;
 
@@ -83,14 +84,21 @@ static int make_rings(struct rnic_context *context, struct rnic_qp *qp, const st
 	    send_sge > context->limits.max_send_sge || receive_sge > context->limits.max_receive_sge ||
 	    cap->max_inline_data > context->limits.max_inline_bytes)
 		return EINVAL;
-	err = prepare(&qp->sq, slots, cap->max_send_wr, send_sge);
-	if (err)
-		return err;
-	err = prepare(&qp->rq, cap->max_recv_wr, cap->max_recv_wr, receive_sge);
+	err = prepare(&qp->sq, slots, context->page_bytes / RNIC_WQE_SLOT_BYTES, send_sge);
 	if (err)
 		return err;
 	qp->rq.log_stride = rnic_log2_up(receive_sge);
-	qp->max_inline_bytes = cap->max_inline_data;
+	err = prepare(&qp->rq, cap->max_recv_wr, (context->page_bytes / RNIC_WQE_SEGMENT_BYTES) >> qp->rq.log_stride,
+		      receive_sge);
+	if (err)
+		return err;
+	qp->cap = (struct ibv_qp_cap){
+		.max_send_wr = (1U << qp->sq.log_entries) / slots_a_wqe,
+		.max_recv_wr = 1U << qp->rq.log_entries,
+		.max_send_sge = send_sge,
+		.max_recv_sge = receive_sge,
+		.max_inline_data = cap->max_inline_data,
+	};
 	sq_bytes = align((size_t)RNIC_WQE_SLOT_BYTES << qp->sq.log_entries, context->page_bytes);
 	rq_bytes = (size_t)RNIC_WQE_SEGMENT_BYTES << (qp->rq.log_entries + qp->rq.log_stride);
 	err = rnic_pages_get(&qp->pages, sq_bytes + rq_bytes, context->page_bytes);
@@ -124,7 +132,6 @@ struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	err = make_rings(context, qp, &attr->cap);
 	if (err)
 		goto let_go;
-	qp->signal_all = attr->sq_sig_all;
 	command.ours.sq_address = (uintptr_t)qp->sq.ring;
 	command.ours.rq_address = (uintptr_t)qp->rq.ring;
 	command.ours.log_sq_slots = qp->sq.log_entries;
@@ -137,6 +144,8 @@ struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	err = store_qp(context, qp);
 	if (err)
 		goto destroy;
+	/* What there really is, which is at least what was asked for. */
+	attr->cap = qp->cap;
 	return &qp->base.qp;
 
 destroy:
@@ -159,8 +168,6 @@ static void begin_anew(struct rnic_work_queue *queue)
 {
 	queue->producer = 0;
 	queue->consumer = 0;
-	queue->posted = 0;
-	queue->completed = 0;
 }
 
 int rnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
@@ -188,6 +195,8 @@ int rnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struc
 		return err;
 	/* The device may have gone to ERR by itself. */
 	ibqp->state = attr->qp_state;
+	attr->cap = to_rnic_qp(ibqp)->cap;
+	init->cap = attr->cap;
 	return 0;
 }
 

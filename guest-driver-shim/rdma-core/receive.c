@@ -13,7 +13,7 @@ static int post_one(struct rnic_work_queue *queue, const struct ibv_recv_wr *wr)
 
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > queue->max_sge)
 		return EINVAL;
-	if (queue->posted - queue->completed >= queue->max_wr || !rnic_room(queue))
+	if (!rnic_room(queue))
 		return ENOMEM;
 	data = (struct rnic_data_segment *)(queue->ring + (((size_t)at * RNIC_WQE_SEGMENT_BYTES) << queue->log_stride));
 	for (index = 0; index < wr->num_sge; index++) {
@@ -29,7 +29,6 @@ static int post_one(struct rnic_work_queue *queue, const struct ibv_recv_wr *wr)
 		memset(&data[used], 0, sizeof(*data));
 	queue->wr_ids[at] = wr->wr_id;
 	queue->producer++;
-	queue->posted++;
 	return 0;
 }
 

@@ -74,10 +74,7 @@ struct rnic_work_queue {
 	uint16_t consumer;
 	uint8_t log_entries;
 	uint8_t log_stride; /* of the receive queue */
-	uint32_t max_wr;
 	uint32_t max_sge;
-	uint32_t posted;    /* work requests so far, and how many of them have completed: both count on */
-	uint32_t completed;
 };
 
 struct rnic_qp {
@@ -86,8 +83,7 @@ struct rnic_qp {
 	struct rnic_work_queue sq;
 	struct rnic_work_queue rq;
 	uint32_t qpn;
-	uint32_t max_inline_bytes;
-	bool signal_all;
+	struct ibv_qp_cap cap;
 };
 
 static inline struct rnic_context *to_rnic_context(struct ibv_context *context)
@@ -110,9 +106,17 @@ static inline uint32_t rnic_position(const struct rnic_work_queue *queue, uint16
 	return index & ((1U << queue->log_entries) - 1);
 }
 
+/* The poller moves the consumer under another lock than ours: acquire what it has read before the entry is reused. */
 static inline uint32_t rnic_room(const struct rnic_work_queue *queue)
 {
-	return (1U << queue->log_entries) - (uint16_t)(queue->producer - queue->consumer);
+	uint16_t consumer = __atomic_load_n(&queue->consumer, __ATOMIC_ACQUIRE);
+
+	return (1U << queue->log_entries) - (uint16_t)(queue->producer - consumer);
+}
+
+static inline void rnic_set_consumer(struct rnic_work_queue *queue, uint16_t consumer)
+{
+	__atomic_store_n(&queue->consumer, consumer, __ATOMIC_RELEASE);
 }
 
 /* The phase that an entry of a ring has once it is written. */

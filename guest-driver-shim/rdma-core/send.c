@@ -86,7 +86,7 @@ static int inline_length(const struct rnic_qp *qp, const struct ibv_send_wr *wr,
 
 	*bytes = 0;
 	for (index = 0; index < wr->num_sge; index++) {
-		if (wr->sg_list[index].length > qp->max_inline_bytes - *bytes)
+		if (wr->sg_list[index].length > qp->cap.max_inline_data - *bytes)
 			return ENOMEM;
 		*bytes += wr->sg_list[index].length;
 	}
@@ -116,7 +116,7 @@ static int post_one(struct rnic_qp *qp, const struct ibv_send_wr *wr)
 		at = segments + wr->num_sge;
 	}
 	slots = DIV_ROUND_UP(at, SEGMENTS_A_SLOT);
-	if (queue->posted - queue->completed >= queue->max_wr || slots > rnic_room(queue))
+	if (slots > rnic_room(queue))
 		return ENOMEM;
 	if (segments == 2)
 		put_remote(queue, first + 1, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey);
@@ -140,7 +140,6 @@ static int post_one(struct rnic_qp *qp, const struct ibv_send_wr *wr)
 	queue->wr_ids[at] = wr->wr_id;
 	queue->slots[at] = slots;
 	queue->producer += slots;
-	queue->posted++;
 	return 0;
 }
 
