@@ -57,6 +57,8 @@ pub struct Link {
     read_policy: Option<ReadPolicy>,
     /// MSI-X messages that found no receiver.
     undelivered: u64,
+    /// The latest read that was made in mapped memory: where a look at the client's side is worth while.
+    latest_read: Option<DmaRange>,
 }
 
 impl Link {
@@ -74,6 +76,7 @@ impl Link {
             bus_master: false,
             read_policy: None,
             undelivered: 0,
+            latest_read: None,
         }
     }
 
@@ -150,6 +153,17 @@ impl Link {
 
     pub fn window(&self) -> &DmaWindow {
         &self.window
+    }
+
+    /// The latest read that was made in mapped memory, once.
+    pub fn take_latest_read(&mut self) -> Option<DmaRange> {
+        self.latest_read.take()
+    }
+
+    /// What the maps show at a range, for the check that they show what the guest sees. This is no transfer of the
+    /// device and is not counted; nothing of it may reach the device's logic.
+    pub fn inspect_map(&self, range: DmaRange, into: &mut [u8]) -> Result<(), DmaFault> {
+        self.window.read_mapped(range.iova.0, into)
     }
 
     // Messages and completions.

@@ -28,6 +28,7 @@ mod machines;
 mod outside;
 mod pci;
 mod serve;
+mod sharing;
 
 use arguments::Arguments;
 use std::process::ExitCode;

@@ -1,6 +1,8 @@
 //! The steps, from cheap to dear.
 
-use crate::{caches, counters, demo, doorbells, ends, guest_memory, idle, kill, machines, outside, pci, serve};
+use crate::{
+    caches, counters, demo, doorbells, ends, guest_memory, idle, kill, machines, outside, pci, serve, sharing,
+};
 use std::time::Duration;
 
 /// One step: a function that panics when something is not as it should be.
@@ -62,6 +64,9 @@ pub fn steps() -> Vec<Step> {
         machines::the_judge_of_the_trace_notices_a_wrong_record within LIMIT_S;
         machines::a_reset_of_the_machine_is_a_reset_of_the_device within LIMIT_S;
         machines::a_second_client_is_refused_and_a_later_one_is_served within LIMIT_S;
+        sharing::a_descriptor_that_is_not_shared_is_found_out_and_told_with_its_cure within LIMIT_S;
+        sharing::shared_memory_is_recognised_and_messages_are_told_once_an_adapter within LIMIT_S;
+        sharing::a_client_that_does_not_negotiate_is_let_go within LIMIT_S;
         kill::a_killed_machine_takes_nothing_with_it_twenty_times within 2 * LIMIT_S;
         demo::the_known_totals_in_guests within 2 * LIMIT_S;
         demo::the_known_totals_in_guests_booted_cold within LIMIT_S;

@@ -3,7 +3,7 @@
 use super::step::StepState;
 use super::{Adapter, AdapterPort};
 use crate::function::RdmaFunction;
-use crate::vfio_user::{BindError, Listener};
+use crate::vfio_user::{BindError, Connection, Listener};
 use rnic_engine::EngineConfig;
 use rnic_switch::{PortError, Switch, Wake};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What an adapter is started with.
 #[derive(Clone, Debug)]
@@ -163,8 +163,13 @@ fn sleep(adapter: &mut Adapter, bell: &Bell) {
     let now_ns = adapter.function.tick();
     let timeout =
         deadline.into_iter().flatten().min().map(|deadline| Duration::from_nanos(deadline.saturating_sub(now_ns)));
-    let timeout =
-        timeout.map(|timeout| Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() });
+    let negotiation = adapter.connection.as_ref().and_then(Connection::negotiates_until);
+    let negotiation = negotiation.map(|until| until.saturating_duration_since(Instant::now()));
+    let timeout = [timeout, negotiation]
+        .into_iter()
+        .flatten()
+        .min()
+        .map(|timeout| Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() });
     let client_wants = adapter.connection.as_ref().map_or(PollFlags::empty(), |connection| {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, connection.wants_read());

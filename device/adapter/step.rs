@@ -1,9 +1,12 @@
 //! One bounded step of the engine thread: messages, frames in, frames out, timers.
 
 use super::Adapter;
-use crate::vfio_user::{Closed, Connection, DmaRefusal};
+use crate::function::QUESTION;
+use crate::vfio_user::probe::SHARE_ON;
+use crate::vfio_user::{CloseReason, Closed, Connection, DmaRefusal};
 use rnic_pcie::{MessageKind, OutboundMessage};
 use rnic_wire::Frame;
+use std::time::Instant;
 
 /// Requests of the client that one step serves.
 const REQUESTS: u32 = 256;
@@ -28,12 +31,15 @@ impl Adapter {
         more |= self.receive_frames(&mut state.frame);
         more |= self.transmit_frames(&mut state.frame);
         more |= self.send_messages(state);
+        self.check_sharing();
         more
     }
 
     fn serve_client(&mut self) -> bool {
         let Some(connection) = &mut self.connection else { return false };
-        let served = if connection.wants_write() {
+        let served = if let Err(closed) = connection.expire(Instant::now(), &mut self.function) {
+            Err(closed)
+        } else if connection.wants_write() {
             connection.on_writable(&mut self.function).map(|progress| progress.served > 0)
         } else {
             Ok(false)
@@ -60,7 +66,8 @@ impl Adapter {
     }
 
     fn client_gone(&mut self, closed: &Closed) {
-        log::info!("adapter {}: the client has gone: {}", self.name, closed.reason);
+        let level = if closed.reason == CloseReason::Silent { log::Level::Warn } else { log::Level::Info };
+        log::log!(level, "adapter {}: the client has gone: {}", self.name, closed.reason);
         self.connection = None;
         self.clients += 1;
         self.function.take_revoked();
@@ -149,5 +156,25 @@ impl Adapter {
             }
         }
         any
+    }
+
+    /// Asks the client what it reads where the device has read, until it is known that guest memory is shared. Only a
+    /// client that speaks as QEMU does is asked: others need not know DMA messages when they share their memory.
+    fn check_sharing(&mut self) {
+        if let Some(place) = self.function.take_stale_memory() {
+            log::warn!(
+                "adapter {}: guest memory at {:#x} came with a descriptor that does not show what the guest writes                  (share=off): every DMA reads stale bytes and loses what it writes; {SHARE_ON}",
+                self.name,
+                place.iova.0
+            );
+        }
+        let Some(connection) = &mut self.connection else { return };
+        if connection.can_request_dma()
+            && connection.client().is_some_and(|client| client.write_multiple)
+            && let Some(range) = self.function.sharing_question()
+            && connection.request_dma_read(QUESTION, range.iova.0, range.length_bytes).is_err()
+        {
+            self.function.sharing_not_asked();
+        }
     }
 }

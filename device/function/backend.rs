@@ -1,7 +1,8 @@
 //! The function as the vfio-user server's backend: regions, interrupts, DMA maps, resets.
 
-use super::RdmaFunction;
 use super::marks::{self, Mark};
+use super::sharing::SharingCheck;
+use super::{QUESTION, RdmaFunction};
 use crate::vfio_user::device_tables::{CONFIG_REGION, MSIX_IRQ};
 use crate::vfio_user::{Backend, DmaMap, DmaUnmap, IrqRequest};
 use rnic_abi::registers::{BAR_DOORBELLS, BAR_MSIX, BAR_REGISTERS};
@@ -73,10 +74,7 @@ impl Backend for RdmaFunction {
         };
         let mapped = match map.file {
             Some((file, offset)) => self.link.map_file(map.iova, map.size_bytes, permissions, File::from(file), offset),
-            None => {
-                self.warn_message_dma(&map, permissions);
-                self.link.map(map.iova, map.size_bytes, permissions, Backing::Message)
-            }
+            None => self.link.map(map.iova, map.size_bytes, permissions, Backing::Message),
         };
         mapped.map_err(|error| {
             log::warn!("DMA map of {:#x} bytes at {:#x} refused: {error}", map.size_bytes, map.iova);
@@ -127,6 +125,11 @@ impl Backend for RdmaFunction {
 
     fn dma_answered(&mut self, id: u64, answer: Result<&[u8], Errno>) {
         self.tick();
+        if id == QUESTION {
+            let stale = self.sharing.answered(&self.link, answer.ok(), self.now_ns);
+            self.stale_memory = self.stale_memory.or(stale);
+            return;
+        }
         let answer = answer.map_err(|errno| match errno {
             Errno::CANCELED => DmaFault::Revoked,
             _ => DmaFault::UnsupportedRequest,
@@ -139,6 +142,7 @@ impl Backend for RdmaFunction {
         self.reset_all();
         self.link.clear_vector_eventfds();
         self.link.unmap_all();
+        self.sharing = SharingCheck::default();
     }
 }
 
@@ -155,19 +159,6 @@ impl RdmaFunction {
             if let Ok(writes) = self.combiner.push(offset, piece, self.now_ns) {
                 self.deliver_writes(BAR_DOORBELLS, &writes);
             }
-        }
-    }
-
-    /// Guest RAM that is not shared works, message by message, and slowly: said once a connection.
-    fn warn_message_dma(&mut self, map: &DmaMap, permissions: Permissions) {
-        const RAM_BYTES: u64 = 1 << 20;
-        if permissions.write && map.size_bytes > RAM_BYTES && !std::mem::replace(&mut self.warned_message_dma, true) {
-            log::warn!(
-                "{:#x} bytes of guest memory at {:#x} are not shared: every DMA there is a message. For speed give QEMU \
-                 -object memory-backend-memfd,id=m0,size=…,share=on and -machine …,memory-backend=m0",
-                map.size_bytes,
-                map.iova
-            );
         }
     }
 }

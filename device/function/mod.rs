@@ -6,11 +6,14 @@
 mod backend;
 mod doorbell_lines;
 pub mod marks;
+mod sharing;
 
 use rnic_engine::{Engine, EngineConfig, HostWrite};
 use rnic_pcie::config_space::{ConfigDescription, ConfigEffects, ConfigSpace};
 use rnic_pcie::write_combine::{WriteCombiner, Writes};
-use rnic_pcie::{Link, Revocation};
+use rnic_pcie::{DmaRange, Link, Revocation};
+pub use sharing::QUESTION;
+use sharing::SharingCheck;
 use std::time::Instant;
 use vfio_user::{IrqInfo, ServerRegion};
 
@@ -33,8 +36,10 @@ pub struct RdmaFunction {
     resets: u64,
     /// Messages to the client that a reset or bus mastering switched off has called back.
     revoked: bool,
-    warned_message_dma: bool,
     marks: marks::Marks,
+    sharing: SharingCheck,
+    /// Where guest memory turned out not to be shared; to be told once.
+    stale_memory: Option<DmaRange>,
 }
 
 impl RdmaFunction {
@@ -54,8 +59,9 @@ impl RdmaFunction {
             now_ns: 0,
             resets: 0,
             revoked: false,
-            warned_message_dma: false,
             marks: marks::Marks::default(),
+            sharing: SharingCheck::default(),
+            stale_memory: None,
         };
         function.tick();
         function
@@ -95,11 +101,32 @@ impl RdmaFunction {
         std::mem::take(&mut self.revoked)
     }
 
+    /// Bytes that the connection is to ask its client for as [`QUESTION`], to see whether guest memory is shared.
+    pub fn sharing_question(&mut self) -> Option<DmaRange> {
+        self.sharing.question(&mut self.link, self.now_ns)
+    }
+
+    /// The question could not leave.
+    pub fn sharing_not_asked(&mut self) {
+        self.sharing.not_asked();
+    }
+
+    /// Where guest memory is not shared with this process although it was mapped: said once a connection.
+    pub fn take_stale_memory(&mut self) -> Option<DmaRange> {
+        self.stale_memory.take()
+    }
+
+    /// Whether guest memory is shared, once that is known.
+    pub fn memory_is_shared(&self) -> Option<bool> {
+        self.sharing.verdict()
+    }
+
     /// Stop, revoke, discard: what a reset of any kind, a disconnect, and bus mastering switched off have in common.
     fn quiesce(&mut self) {
         self.link.revoke_all(Revocation::Discard);
         self.engine.handle_reset();
         self.combiner.discard();
+        self.sharing.not_asked();
         self.resets += 1;
         self.revoked = true;
     }
@@ -161,7 +188,10 @@ impl RdmaFunction {
 
     /// When time alone will give this function something to do.
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        [self.engine.poll_timeout(), self.combiner.deadline_ns()].into_iter().flatten().min()
+        [self.engine.poll_timeout(), self.combiner.deadline_ns(), self.sharing.deadline_ns()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub fn run_timers(&mut self) {

@@ -17,6 +17,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
 /// Why a connection ended.
@@ -34,7 +35,13 @@ pub enum CloseReason {
     Send(Errno),
     #[error("it was shut down on this side")]
     Shutdown,
+    #[error("it negotiated no version within {} s of connecting", NEGOTIATION_LIMIT.as_secs())]
+    Silent,
 }
+
+/// A client that connects and does not say which version it speaks holds the adapter no longer than this. QEMU says
+/// it at once.
+pub const NEGOTIATION_LIMIT: Duration = Duration::from_secs(10);
 
 /// The connection is over; the backend has been told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,6 +73,7 @@ pub struct Connection {
     dma_awaits_socket: bool,
     /// Sending failed outside a callback; the next call reports it.
     send_failed: Option<Errno>,
+    connected: Instant,
 }
 
 impl Connection {
@@ -80,6 +88,7 @@ impl Connection {
             closed: None,
             dma_awaits_socket: false,
             send_failed: None,
+            connected: Instant::now(),
         })
     }
 
@@ -115,6 +124,20 @@ impl Connection {
         match self.session.output.flush(self.stream.as_fd()) {
             Ok(()) => Ok(Progress { served: 0, more: self.has_work() }),
             Err(errno) => Err(self.close(CloseReason::Send(errno), backend)),
+        }
+    }
+
+    /// When a client that has not negotiated by then is let go.
+    pub fn negotiates_until(&self) -> Option<Instant> {
+        let waits = self.session.client.is_none() && self.closed.is_none();
+        waits.then_some(self.connected + NEGOTIATION_LIMIT)
+    }
+
+    /// Ends the connection of a client that has said nothing, or not enough, for too long.
+    pub fn expire(&mut self, now: Instant, backend: &mut dyn Backend) -> Result<(), Closed> {
+        match self.negotiates_until() {
+            Some(until) if until <= now => Err(self.close(CloseReason::Silent, backend)),
+            _ => Ok(()),
         }
     }
 

@@ -148,6 +148,7 @@ impl DmaPort for Link {
                 return Err(fault);
             }
         }
+        self.latest_read = ranges.first().copied();
         Ok(Submitted::Ready)
     }
 

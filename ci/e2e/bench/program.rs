@@ -25,8 +25,11 @@ pub fn run(command: Command) -> Output {
 
 /// A running `rnic`, with its output piped.
 pub fn start(arguments: &str) -> Child {
-    let mut command = command(arguments);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    start_command(command(arguments), Stdio::null())
+}
+
+pub fn start_command(mut command: Command, standard_error: Stdio) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(standard_error);
     Child::start(command).expect("the program of this workspace starts")
 }
 

@@ -3,9 +3,10 @@
 use super::program;
 use rnic_ci::child::Child;
 use rnic_ci::deadline::Deadline;
+use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -23,8 +24,19 @@ impl Serving {
     }
 
     pub fn start_in(folder: TempDir, arguments: &str) -> Serving {
+        Serving::launch(folder, arguments, Stdio::null())
+    }
+
+    /// The same with its standard error in a file.
+    pub fn start_logged(arguments: &str, log: &Path) -> Serving {
+        let folder = tempfile::Builder::new().prefix("s").tempdir().expect("a folder for the sockets");
+        Serving::launch(folder, arguments, File::create(log).expect("a file for the log").into())
+    }
+
+    fn launch(folder: TempDir, arguments: &str, standard_error: Stdio) -> Serving {
         let start = Instant::now();
-        let child = program::start(&format!("serve {arguments} --folder {}", folder.path().display()));
+        let command = program::command(&format!("serve {arguments} --folder {}", folder.path().display()));
+        let child = program::start_command(command, standard_error);
         let mut serving = Serving { child, folder, listening_after: Duration::ZERO };
         let names = arguments.split_whitespace().take_while(|word| !word.starts_with('-'));
         for name in names {

@@ -16,6 +16,7 @@ mod region_info;
 mod reset;
 mod rig;
 mod set_irqs;
+mod silent_client;
 mod stream_fuzz;
 mod unsupported;
 mod version;

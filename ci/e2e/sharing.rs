@@ -1,0 +1,95 @@
+//! Guest memory that the server cannot use as it stands: told once an adapter, with what cures it. And a client that
+//! takes the adapter and says nothing.
+
+use crate::bench::fabric::Fabric;
+use crate::bench::laboratory;
+use crate::bench::qtest;
+use crate::bench::serving::Serving;
+use crate::bench::transaction::Pair;
+use rnic_ci::guest::{AdapterFunction, GuestMemory};
+use rnic_shim::backings::in_process::ModelHost;
+use rnic_shim::backings::socket::{MemoryAccess, Socket};
+use rnic_shim::transaction::TransactionSpec;
+use rnic_shim::verbs::{Device, OpenOptions};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn lines(log: &Path, words: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(log).expect("the server's log");
+    text.lines().filter(|line| line.contains(words)).map(str::to_owned).collect()
+}
+
+#[track_caller]
+fn await_line(log: &Path, words: &str) -> Vec<String> {
+    let start = Instant::now();
+    while lines(log, words).is_empty() {
+        assert!(start.elapsed() < LIMIT, "no line with {words:?}: {:?}", std::fs::read_to_string(log));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    lines(log, words)
+}
+
+/// QEMU with `share=off` passes a descriptor in which the server sees zeros.
+pub fn a_descriptor_that_is_not_shared_is_found_out_and_told_with_its_cure() {
+    let lab = laboratory::lab();
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let serving = Serving::start_logged("A B", &log);
+    let function = AdapterFunction::new(serving.socket("A"));
+    let machine = qtest::start(&lab, "A", &function, GuestMemory::PrivateDescriptor);
+    // The device reads zeros where the driver has written a command.
+    let options = OpenOptions { command_limit: Duration::from_secs(2), ..OpenOptions::default() };
+    let refused = Device::open(machine.backing(), options).err().expect("no command can work");
+    println!("the driver: {refused}");
+    let told = await_line(&log, "share=off");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains("adapter A:") && told[0].contains("memory-backend-memfd,id=ram,size=...,share=on"),
+        "{told:?}"
+    );
+}
+
+/// The same question with memory that is shared, and with memory that has no descriptor at all.
+pub fn shared_memory_is_recognised_and_messages_are_told_once_an_adapter() {
+    let lab = laboratory::lab();
+    let spec = TransactionSpec { timeout: 18, ..TransactionSpec::default() };
+    let fabric = Fabric::new();
+    let machines = ["A", "B"].map(|name| qtest::start(&lab, name, &fabric.function(name), GuestMemory::Shared));
+    Pair::bring_up(machines.each_ref().map(|machine| machine.backing()), &spec).run();
+    for name in ["A", "B"] {
+        let verdict = fabric.adapter(name).call(|adapter| adapter.function.memory_is_shared());
+        assert_eq!(verdict.expect("an answer"), Some(true), "adapter {name} has asked and knows");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let serving = Serving::start_logged("A B", &log);
+    let machines = ["A", "B"]
+        .map(|name| qtest::start(&lab, name, &AdapterFunction::new(serving.socket(name)), GuestMemory::Messages));
+    Pair::bring_up(machines.each_ref().map(|machine| machine.backing()), &spec).run();
+    let told = lines(&log, "share=on");
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(["A:", "B:"].iter().all(|name| told.iter().any(|line| line.contains(name))), "{told:?}");
+    assert_eq!(lines(&log, "share=off"), Vec::<String>::new());
+}
+
+/// A client that says nothing, and one that says half a message, keep nobody else out for ever.
+pub fn a_client_that_does_not_negotiate_is_let_go() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let serving = Serving::start_logged("A B", &log);
+    let _silent = UnixStream::connect(serving.socket("A")).expect("a client of A");
+    let mut half = UnixStream::connect(serving.socket("B")).expect("a client of B");
+    half.write_all(&[0, 0, 1, 0, 40, 0, 0, 0]).expect("half a header");
+    let start = Instant::now();
+    let backings = ["A", "B"].map(|name| {
+        let socket = Socket::connect(&serving.socket(name), ModelHost::default(), MemoryAccess::Shared, LIMIT);
+        Box::new(socket.expect("served once the first is gone")) as Box<dyn rnic_shim::backing::Backing>
+    });
+    println!("served after {:?}", start.elapsed());
+    Pair::bring_up(backings, &TransactionSpec { timeout: 18, ..TransactionSpec::default() }).run();
+    assert_eq!(await_line(&log, "negotiated no version within 10 s").len(), 2);
+}
