@@ -30,6 +30,8 @@ pub enum Error {
     Package { file: String, reason: String },
     #[error("{path} (named in RNIC_QEMU or the options) cannot serve as QEMU: {reason}")]
     QemuRefused { path: PathBuf, reason: String },
+    #[error("KVM does not work here, leave --accel kvm out or use tcg: {reason}")]
+    KvmUnusable { reason: String },
     #[error("{what} of {path} failed: {source}")]
     File { what: &'static str, path: PathBuf, source: std::io::Error },
     #[error("the program {program} could not be started: {source}")]

@@ -21,6 +21,7 @@ pub mod deadline;
 pub mod debian;
 mod error;
 pub mod guest;
+mod held_folder;
 pub mod image;
 mod lab;
 mod options;
@@ -32,6 +33,7 @@ pub mod qemu;
 pub mod tools;
 
 pub use error::{Error, Result};
+pub use held_folder::HeldFolder;
 pub use lab::Lab;
 pub use options::{Accelerator, Options};
 pub use progress::{Progress, Silent, StandardError};

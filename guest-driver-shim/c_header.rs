@@ -25,7 +25,11 @@ const HEAD: &str = "\
 #define RNIC_ASSERT(condition, text) static_assert(condition, text)
 #else
 #include <stddef.h>
+#ifdef __cplusplus
+#define RNIC_ASSERT(condition, text) static_assert(condition, text)
+#else
 #define RNIC_ASSERT(condition, text) _Static_assert(condition, text)
+#endif
 #endif
 ";
 

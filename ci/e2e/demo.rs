@@ -113,10 +113,45 @@ pub fn a_refused_key_is_a_nak_and_an_error_and_touches_nothing() {
             let report = model(&format!("--fault {fault} --op {op}"));
             assert_eq!(report["requester_status"], "REM_ACCESS_ERR", "{fault}");
             assert_eq!(report["data_verified"], true, "the target is untouched after {fault}");
+            // The NAK as it was on the wire, and what it has left on both sides.
+            let nak = &report["nak"];
+            assert_eq!((&nak["syndrome"], &nak["psn"], &nak["dest_qp"]), (&0x62.into(), &1000.into(), &0x11.into()));
+            let after = |host: usize| &report["hosts"][host]["aftermath"];
+            assert_eq!((&after(0)["state"], &after(1)["state"]), (&"Err".into(), &"Err".into()), "{fault}");
+            assert_eq!(after(0)["completions"][0]["status"], "REM_ACCESS_ERR");
+            let flushed = &after(1)["completions"];
+            assert_eq!(flushed.as_array().expect("a list").len(), usize::from(op == "write_imm"), "{fault} {op}");
+            assert!(op == "write" || flushed[0]["status"] == "WR_FLUSH_ERR", "{flushed}");
+            let told = &report["hosts"][1]["diagnostics"][0]["name"];
+            let rule = match fault {
+                "bad-rkey" => "RKeyInvalid",
+                "bounds" => "RKeyRange",
+                _ => "RKeyRight",
+            };
+            assert_eq!(told, rule, "{fault}");
             assert!(!classes(&report, 1).contains(&"payload_write"), "{fault}");
             assert_whole(&report);
         }
     }
+}
+
+/// What a person reads of it.
+pub fn the_dashed_branch_is_told_in_full() {
+    let words = demo("--hosts model --fault bad-rkey").standard_output;
+    for sentence in [
+        "The dashed branch",
+        "RKeyInvalid",
+        "NAK, syndrome 0x62 (remote access error), PSN 1000",
+        "B queue pair     0x12 is in state ERR",
+        "WR_FLUSH_ERR",
+        "A queue pair     0x11 is in state ERR",
+        "REM_ACCESS_ERR",
+        "target memory untouched",
+    ] {
+        assert!(words.contains(sentence), "no {sentence:?} in\n{words}");
+    }
+    let words = demo("--hosts model --op write").standard_output;
+    assert!(words.contains("data right") && !words.contains("immediate"), "{words}");
 }
 
 pub fn a_lost_packet_is_read_and_sent_again() {
@@ -142,6 +177,8 @@ pub fn the_exit_number_says_what_went_wrong() {
     {
         assert_refused(&format!("--hosts model {usage}"), 2);
     }
+    let one = demo("--hosts model --fault drop:2").standard_error;
+    assert!(one.contains("has 1 packet\n"), "{one}");
     assert_refused("--hosts model --capture /nonexistent/folder/file", 3);
     // A limit that has passed before anything was done, and one that passes while the responder waits.
     assert_refused("--hosts model --time-limit 0", 4);
@@ -159,7 +196,12 @@ pub fn a_missing_or_old_qemu_is_told_in_one_sentence() {
     let folder = tempfile::tempdir().expect("a folder");
     let old = fake_qemu(folder.path(), "10.0.13");
     let missing = folder.path().join("missing");
-    for (qemu, word) in [(Some(old.as_str()), "10.0.13"), (missing.to_str(), "missing"), (None, "offline")] {
+    for (qemu, word) in [
+        (Some(old.as_str()), "10.0.13"),
+        (missing.to_str(), "missing"),
+        (Some("/bin/false"), "`/bin/false -version` ended with exit status: 1"),
+        (None, "offline"),
+    ] {
         let mut command = program::command("demo --offline");
         command.env("RNIC_CACHE", folder.path().join("cache")).env_remove("RNIC_QEMU").env("PATH", folder.path());
         if let Some(qemu) = qemu {
@@ -170,6 +212,32 @@ pub fn a_missing_or_old_qemu_is_told_in_one_sentence() {
         assert!(output.standard_error.contains(word), "{}", output.standard_error);
         assert_eq!(output.standard_error.lines().count(), 1, "{}", output.standard_error);
         assert!(output.standard_output.is_empty());
+    }
+}
+
+/// KVM where it does not work is told, not waited for; where it works, guests run on it.
+pub fn kvm_is_proved_before_it_is_used() {
+    let start = Instant::now();
+    let output = demo("--accel kvm --json");
+    let (words, elapsed) = (&output.standard_error, start.elapsed());
+    match output.status.code() {
+        Some(0) => {
+            let report: Value = serde_json::from_str(&output.standard_output).expect("a report");
+            assert_eq!(report["accelerator"], "kvm");
+        }
+        code => {
+            assert_eq!(code, Some(3), "{words}");
+            assert!(words.contains("KVM does not work here") && words.lines().count() == 1, "{words}");
+            assert!(output.standard_output.is_empty());
+            assert!(elapsed < Duration::from_secs(30), "{elapsed:?}");
+        }
+    }
+}
+
+pub fn the_help_names_what_the_environment_decides() {
+    let help = demo("--help").standard_output;
+    for name in ["RNIC_QEMU", "RNIC_CACHE", "RNIC_MIRROR", "RNIC_RUN_FOLDER"] {
+        assert!(help.contains(name), "no {name} in\n{help}");
     }
 }
 

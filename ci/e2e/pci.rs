@@ -72,7 +72,9 @@ pub fn lspci_in_a_guest_shows_a_sane_pcie_device() {
             numbers[1] - numbers[0] + 1
         };
         assert_eq!((size(&mut guest, 0), size(&mut guest, 2)), (0x1_0000, 4 << 20));
-        assert!(shell(&mut guest, "dmesg").lines().all(|line| !line.contains("BAR") || !line.contains("failed")));
+        let kernel_says = shell(&mut guest, "dmesg");
+        assert!(kernel_says.contains("[1234:12b7]"), "the kernel has seen the device:\n{kernel_says}");
+        assert!(kernel_says.lines().all(|line| !line.contains("BAR") || !line.contains("failed")), "{kernel_says}");
     }
 }
 

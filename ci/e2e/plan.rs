@@ -46,9 +46,12 @@ pub fn steps() -> Vec<Step> {
         demo::a_line_is_one_write_and_is_seen_as_eight_stores within LIMIT_S;
         demo::cold_caches_add_fetches_and_nothing_else within LIMIT_S;
         demo::a_refused_key_is_a_nak_and_an_error_and_touches_nothing within LIMIT_S;
+        demo::the_dashed_branch_is_told_in_full within LIMIT_S;
         demo::a_lost_packet_is_read_and_sent_again within LIMIT_S;
         demo::the_exit_number_says_what_went_wrong within LIMIT_S;
         demo::a_missing_or_old_qemu_is_told_in_one_sentence within LIMIT_S;
+        demo::the_help_names_what_the_environment_decides within LIMIT_S;
+        demo::kvm_is_proved_before_it_is_used within LIMIT_S;
         demo::model_hosts_take_less_than_two_seconds within LIMIT_S;
         doorbells::a_torn_line_counts_as_single_stores_and_the_work_is_done within LIMIT_S;
         caches::two_queue_pairs_in_turn_with_a_cache_of_one_fetch_a_context_an_operation_a_side within LIMIT_S;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{Acceleration, GuestSpec, Host, start};
 use crate::cache::{Cache, ContentKey};
 use crate::error::file;
-use crate::{Accelerator, Options, Progress, Result};
+use crate::{Accelerator, Error, Options, Progress, Result};
 
 const DEVICE: &str = "/dev/kvm";
 /// With a KVM that works the guest takes commands after about one second.
@@ -19,11 +19,16 @@ const PROOF_LIMIT: Duration = Duration::from_secs(5);
 pub fn choose(options: &Options, cache: &Cache, host: &Host, progress: &mut dyn Progress) -> Result<Acceleration> {
     match options.accelerator {
         Accelerator::Tcg => return Ok(Acceleration::Tcg),
-        Accelerator::Kvm => return Ok(Acceleration::Kvm),
-        Accelerator::Auto => {}
+        Accelerator::Kvm | Accelerator::Auto => {}
     }
-    if !is_usable(Path::new(DEVICE)) {
-        return Ok(Acceleration::Tcg);
+    // Who asks for KVM is told that it does not work; who leaves the choice to us gets TCG.
+    let wanted = options.accelerator == Accelerator::Kvm;
+    if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
+        return if wanted {
+            Err(unusable(format!("{DEVICE} cannot be opened: {error}")))
+        } else {
+            Ok(Acceleration::Tcg)
+        };
     }
     let key = ContentKey::new()
         .part(host.qemu.identity())
@@ -31,25 +36,29 @@ pub fn choose(options: &Options, cache: &Cache, host: &Host, progress: &mut dyn 
         .part(kernel_release())
         .part(processor_model());
     let record = cache.sub_folder("accelerators")?.join(key.name());
-    if let Some(known) = read(&record) {
-        return Ok(known);
+    match read(&record) {
+        Some(Acceleration::Kvm) => return Ok(Acceleration::Kvm),
+        // It may work by now.
+        Some(Acceleration::Tcg) if !wanted => return Ok(Acceleration::Tcg),
+        _ => {}
     }
     progress.step(&format!("proving KVM by a boot of at most {} s", PROOF_LIMIT.as_secs()));
-    let acceleration =
-        match start::boot_within(host, Acceleration::Kvm, &GuestSpec::without_adapter("kvm-proof"), PROOF_LIMIT) {
-            Ok(_) => Acceleration::Kvm,
-            Err(error) => {
-                host.run_folder.drop_logs();
-                progress.step(&format!("KVM does not work here, guests run on TCG: {error}"));
-                Acceleration::Tcg
-            }
-        };
-    write(&record, acceleration)?;
-    Ok(acceleration)
+    let proof = start::boot_within(host, Acceleration::Kvm, &GuestSpec::without_adapter("kvm-proof"), PROOF_LIMIT);
+    let Err(error) = proof.map(drop) else {
+        write(&record, Acceleration::Kvm)?;
+        return Ok(Acceleration::Kvm);
+    };
+    host.run_folder.drop_logs();
+    write(&record, Acceleration::Tcg)?;
+    if wanted {
+        return Err(unusable(error.to_string()));
+    }
+    progress.step(&format!("KVM does not work here, guests run on TCG: {error}"));
+    Ok(Acceleration::Tcg)
 }
 
-fn is_usable(device: &Path) -> bool {
-    File::options().read(true).write(true).open(device).is_ok()
+fn unusable(reason: String) -> Error {
+    Error::KvmUnusable { reason }
 }
 
 fn read(record: &Path) -> Option<Acceleration> {
@@ -97,6 +106,5 @@ mod tests {
         }
         fs::write(&record, "maybe").expect("written");
         assert_eq!(read(&record), None);
-        assert!(!is_usable(Path::new("/nowhere/kvm")));
     }
 }

@@ -59,12 +59,18 @@ impl Qemu {
 
     /// Runs the candidate with `-version` and `-device help`, and judges the answers.
     fn ask(candidate: Candidate) -> std::result::Result<Qemu, String> {
-        let answer = |arguments: &[&str]| {
+        let answer = |arguments: &[&str]| -> std::result::Result<String, String> {
             let mut command = candidate.command();
             command.args(arguments);
             let deadline = Deadline::new(format!("asking QEMU for {}", arguments.join(" ")), QUESTION_LIMIT);
-            let output = child::run(command, &deadline).and_then(|output| output.success(PROGRAM));
-            output.map(|output| output.standard_output).map_err(|error| error.to_string())
+            let tried = format!("{} {}", candidate.program.display(), arguments.join(" "));
+            let output = child::run(command, &deadline).map_err(|error| error.to_string())?;
+            if !output.status.success() {
+                let printed = crate::error::tail(&format!("{}\n{}", output.standard_output, output.standard_error));
+                let printed = if printed.is_empty() { "printed nothing".into() } else { format!("said: {printed}") };
+                return Err(format!("`{tried}` ended with {} and {printed}", output.status));
+            }
+            Ok(output.standard_output)
         };
         let version_text = answer(&["-version"])?;
         let version = judge(&version_text, &answer(&["-device", "help"])?)?;
@@ -182,6 +188,23 @@ mod tests {
         options.qemu = Some(folder.path().join("missing"));
         let refused = Qemu::provide(&options, &mut Debian::new(&cache, &options), &mut Silent);
         assert!(matches!(refused, Err(Error::QemuRefused { .. })));
+    }
+
+    #[test]
+    fn a_program_that_is_no_qemu_is_named_with_what_was_tried() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut options =
+            Options { cache_folder: Some(folder.path().join("cache")), offline: true, ..Options::default() };
+        let cache = Cache::open(&options).expect("a cache");
+        for (program, expected) in [
+            ("/bin/false", "`/bin/false -version` ended with exit status: 1 and printed nothing"),
+            ("/bin/true", "its version cannot be read from \"\""),
+        ] {
+            options.qemu = Some(program.into());
+            let refused = Qemu::provide(&options, &mut Debian::new(&cache, &options), &mut Silent);
+            let sentence = refused.expect_err("no QEMU").to_string();
+            assert!(sentence.contains(program) && sentence.contains(expected), "{sentence}");
+        }
     }
 
     #[test]

@@ -8,36 +8,30 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use tempfile::TempDir;
-
 use crate::error::file;
-use crate::{Options, Result};
+use crate::{HeldFolder, Options, Result};
 
 /// The folder of a laboratory's logs and the one of its sockets.
 #[derive(Debug)]
 pub struct RunFolder {
     logs: PathBuf,
     /// Holds the logs if the caller named no folder.
-    temporary_logs: Option<TempDir>,
-    sockets: TempDir,
+    temporary_logs: Option<HeldFolder>,
+    sockets: HeldFolder,
     next_number: AtomicU32,
     keep: AtomicBool,
 }
 
 impl RunFolder {
     pub fn create(options: &Options) -> Result<RunFolder> {
-        let temporary = |prefix: &str| {
-            let parent = std::env::temp_dir();
-            tempfile::Builder::new().prefix(prefix).tempdir_in(&parent).map_err(file("creation in", &parent))
-        };
-        let sockets = temporary("rnic-")?;
+        let sockets = HeldFolder::create("rnic-")?;
         let (logs, temporary_logs) = match &options.run_folder {
             Some(folder) => {
                 fs::create_dir_all(folder).map_err(file("creation", folder))?;
                 (folder.canonicalize().map_err(file("look-up", folder))?, None)
             }
             None => {
-                let folder = temporary("rnic-run-")?;
+                let folder = HeldFolder::create("rnic-run-")?;
                 (folder.path().to_path_buf(), Some(folder))
             }
         };

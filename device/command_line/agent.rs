@@ -35,6 +35,8 @@ pub enum Order {
     Post,
     Wait,
     Verify,
+    /// What a failed operation has left: after the verification.
+    Aftermath,
     Report,
 }
 
@@ -60,6 +62,25 @@ pub struct Verified {
     pub data_sha256: String,
     pub status: Option<String>,
     pub immediate: Option<u32>,
+}
+
+/// What a failed operation leaves with this host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Aftermath {
+    pub qpn: u32,
+    /// Of the queue pair, as the device reports it.
+    pub state: String,
+    /// Completions of the operation and of what was flushed, oldest first.
+    pub completions: Vec<FailedCompletion>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FailedCompletion {
+    pub opcode: String,
+    pub status: String,
+    /// Number and name of the rule that explains it.
+    pub vendor_err: u32,
+    pub rule: Option<String>,
 }
 
 /// Runs until the orders end.
@@ -119,8 +140,21 @@ fn obey(
         Order::Post => done(side.post()),
         Order::Wait => done(side.wait()),
         Order::Verify => verify(side),
+        Order::Aftermath => aftermath(side),
         Order::Report => value(side.report()),
     }
+}
+
+fn aftermath(side: &mut Side) -> Result<Value, String> {
+    let state = side.queue_pair_state().map_err(sentence)?.to_owned();
+    let report = side.report();
+    let completions = report.completion.iter().chain(&report.flushed).map(|one| FailedCompletion {
+        opcode: one.opcode_name.clone(),
+        status: one.status_name.clone(),
+        vendor_err: one.completion.vendor_err,
+        rule: one.rule.map(|(name, _)| name.to_owned()),
+    });
+    value(&Aftermath { qpn: report.own.qpn, state, completions: completions.collect() })
 }
 
 #[allow(clippy::needless_pass_by_value)]

@@ -74,13 +74,16 @@ fn serve(options: &ServeOptions) -> Result<(), String> {
     }
 }
 
-/// Starts a capture into a file, a pipe, or standard output.
-pub fn start_capture(server: &Server, path: &Path) -> Result<(), String> {
-    let sink: Box<dyn Write + Send> = match path.to_str() {
+/// Where a capture goes: a file, a pipe, or standard output.
+pub fn open_sink(path: &Path) -> Result<Box<dyn Write + Send>, String> {
+    Ok(match path.to_str() {
         Some("-") => Box::new(io::stdout()),
         _ => Box::new(File::create(path).map_err(|error| format!("capture to {}: {error}", path.display()))?),
-    };
-    let started = server.switch.capture().start(sink, CaptureOptions::default());
+    })
+}
+
+fn start_capture(server: &Server, path: &Path) -> Result<(), String> {
+    let started = server.switch.capture().start(open_sink(path)?, CaptureOptions::default());
     started.map_err(|error| format!("capture to {}: {error}", path.display()))
 }
 

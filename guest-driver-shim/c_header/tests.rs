@@ -16,44 +16,62 @@ fn the_committed_header_is_generated() {
     assert!(committed == now, "include/rnic_abi.h is not what rnic-abi says: run this test with RNIC_WRITE_HEADER=1");
 }
 
-/// Compiles a C program with the header and returns whether the compiler accepts it, and what it says.
-fn compile(name: &str, header: &str, source: &str) -> (bool, String) {
-    let folder = std::env::temp_dir().join(format!("rnic-c-header-{}-{name}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("rnic_abi.h"), header).unwrap();
-    std::fs::write(folder.join("main.c"), source).unwrap();
-    let output = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c", "main.c", "-o", "main.o"])
-        .current_dir(&folder)
-        .output()
-        .expect("a C compiler");
-    std::fs::remove_dir_all(&folder).unwrap();
-    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+const C11: [&str; 3] = ["cc", "-std=c11", "main.c"];
+const CXX17: [&str; 3] = ["c++", "-std=c++17", "main.cc"];
+
+/// Compiles a program with the header: whether the compiler accepts it, and what it says. None without the compiler.
+fn compile([compiler, standard, source_name]: [&str; 3], header: &str, source: &str) -> Option<(bool, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("rnic_abi.h"), header).unwrap();
+    std::fs::write(folder.path().join(source_name), source).unwrap();
+    let run = Command::new(compiler)
+        .args([standard, "-Wall", "-Wextra", "-pedantic-errors", "-Werror", "-c", source_name, "-o", "main.o"])
+        .current_dir(folder.path())
+        .output();
+    match run {
+        Ok(output) => Some((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => panic!("{compiler}: {error}"),
+    }
 }
 
+const PROGRAM: &str = r#"
+    #include "rnic_abi.h"
+    #include "rnic_abi.h"
+    #define RULE(number, name, sentence) { number, sentence },
+    static const struct { int number; const char *sentence; } rules[] = { RNIC_DIAGNOSTICS(RULE) };
+    int main(void)
+    {
+        struct rnic_cqe cqe;
+        struct rnic_create_cq create;
+        cqe.status = RNIC_STATUS_OF_COMPLETION_REM_ACCESS_ERR;
+        create.pages.page_shift = 12;
+        return cqe.status + create.pages.page_shift + rules[0].number == 0 || !rules[0].sentence;
+    }
+"#;
+
+/// The C compiler is a prerequisite of the workspace: Rust links with it.
 #[test]
-fn a_c_compiler_accepts_it_and_its_assertions() {
-    let source = r#"
-        #include "rnic_abi.h"
-        #include "rnic_abi.h"
-        #define RULE(number, name, sentence) { number, sentence },
-        static const struct { int number; const char *sentence; } rules[] = { RNIC_DIAGNOSTICS(RULE) };
-        int main(void)
-        {
-            struct rnic_cqe cqe = { .status = RNIC_STATUS_OF_COMPLETION_REM_ACCESS_ERR };
-            struct rnic_create_cq create = { .pages = { .page_shift = 12 } };
-            _Static_assert(RNIC_MAGIC == 0x43494e52, "magic");
-            return cqe.status + create.pages.page_shift + rules[0].number == 0 || !rules[0].sentence;
-        }
-    "#;
-    let (accepted, said) = compile("good", &header(), source);
+fn a_c11_compiler_accepts_it_and_its_assertions() {
+    let (accepted, said) = compile(C11, &header(), PROGRAM).expect("a C compiler");
     assert!(accepted, "{said}");
 }
 
+/// A C++ compiler is none: where there is none, this says so.
 #[test]
-fn the_assertions_can_fail() {
+fn a_cxx17_compiler_accepts_it_and_its_assertions() {
+    match compile(CXX17, &header(), PROGRAM) {
+        Some((accepted, said)) => assert!(accepted, "{said}"),
+        None => eprintln!("there is no C++ compiler (c++) here: the header was NOT tried as C++17"),
+    }
+}
+
+#[test]
+fn the_assertions_can_fail_in_both_languages() {
     let wrong = header().replace("\t__le32 byte_len;", "\t__le16 byte_len;");
     assert_ne!(wrong, header());
-    let (accepted, said) = compile("wrong", &wrong, "#include \"rnic_abi.h\"\nint main(void) { return 0; }\n");
-    assert!(!accepted && said.contains("rnic_cqe"), "{said}");
+    let c = compile(C11, &wrong, PROGRAM).expect("a C compiler");
+    for (accepted, said) in [Some(c), compile(CXX17, &wrong, PROGRAM)].into_iter().flatten() {
+        assert!(!accepted && said.contains("rnic_cqe"), "{said}");
+    }
 }

@@ -14,7 +14,11 @@
 #define RNIC_ASSERT(condition, text) static_assert(condition, text)
 #else
 #include <stddef.h>
+#ifdef __cplusplus
+#define RNIC_ASSERT(condition, text) static_assert(condition, text)
+#else
 #define RNIC_ASSERT(condition, text) _Static_assert(condition, text)
+#endif
 #endif
 
 #define RNIC_ABI_VERSION_MAJOR 1

@@ -199,6 +199,12 @@ impl Side {
         &self.report
     }
 
+    /// The queue pair's state, as the device reports it now.
+    pub fn queue_pair_state(&mut self) -> Result<&'static str> {
+        let reported = self.device.query_queue_pair(Qpn(self.report.own.qpn))?.attributes;
+        Ok(state_name(reported.state))
+    }
+
     /// The device, for what a step does not do.
     pub fn device(&mut self) -> &mut Device {
         &mut self.device

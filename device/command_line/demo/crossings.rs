@@ -1,7 +1,9 @@
 //! Reading the crossings of one operation out of an adapter: its own apart from the housekeeping, and nothing lost.
 
-use super::report::{CrossingRow, HostReport, Link};
+use super::report::{CrossingRow, DiagnosticRow, HostReport, Link};
+use rnic_abi::Diagnostic;
 use rnic_device::adapter::{AdapterError, AdapterHandle};
+use rnic_engine::DiagnosticRecord;
 use rnic_pcie::ledger::Ledger;
 use rnic_pcie::{Cause, Crossing};
 use std::collections::BTreeMap;
@@ -20,6 +22,9 @@ pub fn mark(adapter: &AdapterHandle) -> Result<Mark, AdapterError> {
     adapter.call(|adapter| {
         let link = &mut adapter.function.link;
         link.trace_mut().watch(KEPT);
+        // Of the bring-up; what is told from here on belongs to the operation.
+        while adapter.function.engine.poll_diagnostic().is_some() {}
+        let link = &adapter.function.link;
         Mark { ledger: link.ledger().snapshot(), sequence: link.last_sequence() }
     })
 }
@@ -32,13 +37,15 @@ pub fn read(
     qpn: u32,
     kernel: Option<String>,
 ) -> Result<HostReport, AdapterError> {
-    let (crossings, lost, delta, link) = adapter.call(move |adapter| {
+    let (crossings, lost, delta, link, told) = adapter.call(move |adapter| {
         let link = &mut adapter.function.link;
         let mut crossings = Vec::new();
         let reading = link.read_trace(mark.sequence + 1, KEPT, &mut crossings);
         let delta = link.ledger().since(&mark.ledger);
         link.trace_mut().unwatch();
-        (crossings, reading.lost, delta, link.settings())
+        let settings = link.settings();
+        let told: Vec<_> = std::iter::from_fn(|| adapter.function.engine.poll_diagnostic()).collect();
+        (crossings, reading.lost, delta, settings, told)
     })?;
     let (operation, housekeeping): (Vec<_>, Vec<_>) = crossings.iter().partition(|crossing| belongs(crossing, qpn));
     let rows = |crossings: Vec<&Crossing>| crossings.into_iter().map(CrossingRow::from).collect::<Vec<_>>();
@@ -58,8 +65,18 @@ pub fn read(
         housekeeping: rows(housekeeping),
         ledger_delta,
         remainder,
+        torn_lines: told.iter().filter(|record| record.diagnostic == Diagnostic::DoorbellTornLine).count() as u16,
+        diagnostics: told.iter().map(row_of).collect(),
+        aftermath: None,
         bring_up: None,
     })
+}
+
+fn row_of(record: &DiagnosticRecord) -> DiagnosticRow {
+    let DiagnosticRecord { diagnostic, object, value, .. } = *record;
+    let number = diagnostic.number();
+    let (name, rule) = rnic_abi::diagnostic::rule(number).map_or(("", ""), |rule| (rule.name, rule.sentence));
+    DiagnosticRow { number, name, rule, object, value }
 }
 
 /// Whether the operation of this queue pair is the crossing's cause.

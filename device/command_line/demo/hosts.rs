@@ -106,6 +106,7 @@ fn step_name(order: &Order) -> &'static str {
         Order::Post => "the post",
         Order::Wait => "the wait for the completion",
         Order::Verify => "the verification",
+        Order::Aftermath => "the look at the aftermath",
         Order::Report => "the report",
     }
 }

@@ -96,6 +96,12 @@ impl std::str::FromStr for Fault {
   rnic demo --fault bad-rkey                 the dashed branch: NAK, and both queue pairs in ERROR
   rnic demo --capture wire.pcapng --json     machine-readable, with the packets beside it
 
+Environment:
+  RNIC_QEMU        the QEMU to use; an unfit one is an error [default: one on PATH that will do, else Debian's]
+  RNIC_CACHE       cache folder [default: $XDG_CACHE_HOME/rnic or ~/.cache/rnic]
+  RNIC_MIRROR      address of a Debian archive, as --mirror
+  RNIC_RUN_FOLDER  where logs of guests go and stay [default: a temporary folder, kept after a failure]
+
 Exit: 0 data, immediate and crossings are right; 1 they are not, or the ledger holds a remainder; 2 usage;
 3 the environment (QEMU, network, disk); 4 a time limit.")]
 pub struct DemoOptions {
@@ -147,7 +153,7 @@ pub struct DemoOptions {
     /// Guest memory is not shared with the server: every DMA is a message that QEMU's own trace can count.
     #[arg(long)]
     pub unshared: bool,
-    /// auto, tcg or kvm.
+    /// auto, tcg or kvm; KVM is proved by a short boot first.
     #[arg(long, default_value = "auto", value_name = "ACCEL")]
     pub accel: Accelerator,
     /// Use what is in the cache, fetch nothing.
@@ -184,7 +190,7 @@ impl DemoOptions {
         if self.armed && !self.op.receives() {
             return Err("--armed waits for a receive completion, and a WRITE makes none: use write_imm".to_owned());
         }
-        let remote = matches!(self.fault, Some(Fault::BadRkey | Fault::Bounds | Fault::Permission));
+        let remote = self.is_refused();
         if remote && !self.op.is_write() {
             return Err("this fault is about an rkey, and a SEND has none: use --op write or write_imm".to_owned());
         }
@@ -197,10 +203,16 @@ impl DemoOptions {
         if let Some(Fault::Drop(number)) = self.fault {
             let packets = self.packets();
             if number > packets {
-                return Err(format!("--fault drop:{number}, but the message has {packets} packets"));
+                let plural = if packets == 1 { "" } else { "s" };
+                return Err(format!("--fault drop:{number}, but the message has {packets} packet{plural}"));
             }
         }
         Ok(())
+    }
+
+    /// The responder is to refuse the request.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.fault, Some(Fault::BadRkey | Fault::Bounds | Fault::Permission))
     }
 
     pub fn packets(&self) -> u32 {

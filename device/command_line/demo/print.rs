@@ -1,6 +1,6 @@
 //! The report for people.
 
-use super::report::{CrossingRow, HostReport, Report};
+use super::report::{CrossingRow, HostReport, NakRow, Report};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -26,14 +26,15 @@ pub fn text(report: &Report) -> String {
     let _ = writeln!(out, "\nrequester: {}; responder: {}", report.requester_status, report.responder_status);
     if report.fault.as_deref().is_none_or(|fault| fault.starts_with("drop")) {
         let right = |yes| if yes { "right" } else { "WRONG" };
-        let _ = writeln!(
-            out,
-            "data {} (sha256 {}…), immediate {}",
-            right(report.data_verified),
-            &report.data_sha256[..16],
-            right(report.imm_verified),
-        );
+        let immediate = match (report.has_immediate, report.imm_verified) {
+            (true, verified) => format!(", immediate {}", right(verified)),
+            (false, true) => String::new(),
+            (false, false) => ", an immediate that was NOT sent".to_owned(),
+        };
+        let digest = report.data_sha256.get(..16).unwrap_or_default();
+        let _ = writeln!(out, "data {} (sha256 {digest}…){immediate}", right(report.data_verified));
     } else {
+        dashed_branch(&mut out, report);
         let _ = writeln!(out, "target memory {}", if report.data_verified { "untouched" } else { "WRITTEN" });
     }
     let [a, b] = report.story;
@@ -43,6 +44,51 @@ pub fn text(report: &Report) -> String {
     let again = if lossy { ", and what is read again for the lost packet" } else { "" };
     let _ = writeln!(out, "crossings: {} and {} ({verdict}: {a} and {b}{again})", host_a.total, host_b.total);
     out
+}
+
+/// What becomes of a refused request, in the order of its happening.
+fn dashed_branch(out: &mut String, report: &Report) {
+    let [a, b] = &report.hosts;
+    let _ = writeln!(out, "\nThe dashed branch");
+    for told in &b.diagnostics {
+        let _ = writeln!(out, "    B refuses        {} {}: {} ({:#x})", told.number, told.name, told.rule, told.value);
+    }
+    let nak = match report.nak {
+        Some(NakRow { syndrome, meaning, psn, msn, dest_qp }) => {
+            format!("NAK, syndrome {syndrome:#04x} ({meaning}), PSN {psn}, MSN {msn}, to QP {dest_qp:#x}")
+        }
+        None => "NO NAK was on the wire".to_owned(),
+    };
+    let _ = writeln!(out, "    B sends          {nak}");
+    for host in [b, a] {
+        let Some(after) = &host.aftermath else { continue };
+        let name = &host.name;
+        let _ = writeln!(out, "    {name} queue pair     {:#x} is in state {}", after.qpn, after.state.to_uppercase());
+        for one in &after.completions {
+            let rule = one.rule.as_ref().map(|rule| format!(", {} {rule}", one.vendor_err)).unwrap_or_default();
+            let _ = writeln!(out, "    {name} completion     {}: {}{rule}", one.opcode, one.status);
+        }
+        if after.completions.is_empty() {
+            let _ = writeln!(out, "    {name} completion     none: no receive was posted");
+        }
+    }
+    let _ = writeln!(out);
+}
+
+/// A doorbell line in pieces is no fault of the device, and changes what is counted.
+fn torn_text(out: &mut String, host: &HostReport) {
+    if host.torn_lines == 0 {
+        return;
+    }
+    let stores = |rows: &[CrossingRow], class: &str| rows.iter().filter(|row| row.class == class).count();
+    let _ = writeln!(
+        out,
+        "    the doorbell line came in pieces (its processor lost its turn for long between two stores): each store \
+         counts for itself, {} as doorbell and {} as register_write,\n    and the request is read from the ring; \
+         below they stand for one doorbell",
+        stores(&host.crossings, "doorbell"),
+        stores(&host.housekeeping, "register_write"),
+    );
 }
 
 fn host_text(out: &mut String, host: &HostReport) {
@@ -71,6 +117,7 @@ fn host_text(out: &mut String, host: &HostReport) {
     let kinds: Vec<_> = kinds.iter().map(|(class, count)| format!("{class} {count}")).collect();
     let kinds = if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") };
     let _ = writeln!(out, "    {} crossings; housekeeping apart: {kinds}", host.total);
+    torn_text(out, host);
     if host.remainder != 0 {
         let _ = writeln!(out, "    {} crossings of the ledger are in NEITHER list", host.remainder);
     }
@@ -119,4 +166,54 @@ pub fn bring_up(host: &str, details: &Value) -> String {
         let _ = writeln!(out, "    to {:<5} {}", step["to"].as_str().unwrap_or("?").to_uppercase(), given.join(", "));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::{Link, TlpRow, WireRow};
+    use super::*;
+
+    fn row(class: &'static str) -> CrossingRow {
+        CrossingRow {
+            class,
+            bytes: 8,
+            ranges: 1,
+            tlps: TlpRow { mrd: 0, mwr: 1, cpld: 0 },
+            wire_bytes: WireRow { down: 32, up: 0 },
+            observed: None,
+            cause: "send 0x11[0]".to_owned(),
+            attempt: 0,
+            fault: None,
+            sequence: 1,
+            time_ns: 0,
+        }
+    }
+
+    #[test]
+    fn a_line_in_pieces_is_told_with_what_it_does_to_the_counts() {
+        let mut host = HostReport {
+            name: "A".to_owned(),
+            role: "requester",
+            kernel: None,
+            link: Link { generation: 3, width: 16, mps: 256, mrrs: 512, rcb: 64 },
+            crossings: vec![row("doorbell"), row("wqe_fetch")],
+            total: 2,
+            housekeeping: vec![row("register_write"); 7],
+            ledger_delta: Default::default(),
+            remainder: 0,
+            diagnostics: Vec::new(),
+            torn_lines: 1,
+            aftermath: None,
+            bring_up: None,
+        };
+        let mut text = String::new();
+        host_text(&mut text, &host);
+        assert!(text.contains("came in pieces") && text.contains("1 as doorbell and 7 as register_write"), "{text}");
+        let json = serde_json::to_value(&host).expect("JSON");
+        assert_eq!(json["torn_lines"], 1);
+        host.torn_lines = 0;
+        text.clear();
+        host_text(&mut text, &host);
+        assert!(!text.contains("pieces"), "{text}");
+    }
 }

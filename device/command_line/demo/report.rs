@@ -1,5 +1,6 @@
 //! The report: schema `rnic.demo/1`.
 
+use crate::agent::Aftermath;
 use rnic_pcie::{Cause, Crossing, LinkSettings};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -22,13 +23,29 @@ pub struct Report {
     pub responder_status: String,
     pub data_verified: bool,
     pub imm_verified: bool,
+    #[serde(skip)]
+    pub has_immediate: bool,
     pub data_sha256: String,
+    /// The responder's refusal, as it was on the wire.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nak: Option<NakRow>,
     pub hosts: [HostReport; 2],
     /// What the story says the totals are.
     pub story: [u32; 2],
     pub matches_story: bool,
     pub elapsed_ms: u64,
 }
+
+impl Report {
+    /// What a refusal leaves behind is all there: the NAK on the wire, and both queue pairs in the error state.
+    pub fn refusal_is_whole(&self, refused: bool) -> bool {
+        let in_error = |host: &HostReport| host.aftermath.as_ref().is_some_and(|after| after.state == "Err");
+        !refused || (self.nak.is_some_and(|nak| nak.syndrome == REMOTE_ACCESS_ERROR) && self.hosts.iter().all(in_error))
+    }
+}
+
+/// The syndrome of the NAK that refuses a key.
+const REMOTE_ACCESS_ERROR: u8 = 0x62;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct HostReport {
@@ -44,8 +61,37 @@ pub struct HostReport {
     pub ledger_delta: BTreeMap<&'static str, u64>,
     /// Crossings that the ledger holds and neither list shows.
     pub remainder: i64,
+    /// Broken rules that the adapter has told of since the operation was posted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub diagnostics: Vec<DiagnosticRow>,
+    /// Doorbell lines that came in pieces: each of their stores then counts for itself.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub torn_lines: u16,
+    /// After a refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aftermath: Option<Aftermath>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bring_up: Option<serde_json::Value>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct DiagnosticRow {
+    pub number: u32,
+    pub name: &'static str,
+    pub rule: &'static str,
+    pub object: u32,
+    pub value: u64,
+}
+
+/// A negative acknowledgement.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct NakRow {
+    pub syndrome: u8,
+    pub meaning: &'static str,
+    pub psn: u32,
+    pub msn: u32,
+    /// To whom: the requester's queue pair.
+    pub dest_qp: u32,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]

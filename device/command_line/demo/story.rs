@@ -14,6 +14,8 @@ pub struct Story {
     pub responder: Counts,
     /// A lost packet: how many are sent again depends on when its loss is noticed, so payload reads are a least.
     pub retransmits: bool,
+    /// The pieces of a torn line count as one doorbell.
+    pub torn: bool,
 }
 
 fn add(counts: &mut Counts, class: &'static str, count: u32) {
@@ -22,15 +24,17 @@ fn add(counts: &mut Counts, class: &'static str, count: u32) {
     }
 }
 
-pub fn of(options: &DemoOptions) -> Story {
-    let refused = matches!(options.fault, Some(Fault::BadRkey | Fault::Bounds | Fault::Permission));
+/// `torn`: the doorbell line came in pieces, which is told, and no fault of the operation. A carried work request is
+/// then read from the ring after all, and the pieces stand for one doorbell.
+pub fn of(options: &DemoOptions, torn: bool) -> Story {
+    let refused = options.is_refused();
     let (mut requester, mut responder) = (Counts::new(), Counts::new());
     let packets = options.packets();
     let with_payload = if options.length > 0 { packets } else { 0 };
     add(&mut requester, "doorbell", 1);
     // A carried work request is read from the ring after all when it has more than one slot.
     let slots = slots(options);
-    add(&mut requester, "wqe_fetch", u32::from(options.doorbell != Doorbell::Wqe || slots > 1));
+    add(&mut requester, "wqe_fetch", u32::from(options.doorbell != Doorbell::Wqe || slots > 1 || torn));
     add(&mut requester, "payload_read", if options.inline { 0 } else { with_payload });
     add(&mut requester, "cqe_write", u32::from(!options.unsignaled || refused));
     if !refused {
@@ -48,7 +52,7 @@ pub fn of(options: &DemoOptions) -> Story {
     if options.expect_one_more {
         add(&mut requester, "doorbell", 1);
     }
-    Story { requester, responder, retransmits: matches!(options.fault, Some(Fault::Drop(_))) }
+    Story { requester, responder, retransmits: matches!(options.fault, Some(Fault::Drop(_))), torn }
 }
 
 fn slots(options: &DemoOptions) -> u32 {
@@ -86,15 +90,23 @@ impl Story {
         self.matches_requester(requester) && counts(responder) == self.responder
     }
 
+    fn counted(&self, rows: &[CrossingRow]) -> Counts {
+        let mut counts = counts(rows);
+        if self.torn {
+            counts.entry("doorbell").and_modify(|count| *count = 1);
+        }
+        counts
+    }
+
     fn matches_requester(&self, rows: &[CrossingRow]) -> bool {
-        let counted = counts(rows);
+        let counted = self.counted(rows);
         if !self.retransmits {
             return counted == self.requester;
         }
         let first = rows.iter().filter(|row| row.attempt == 0).cloned().collect::<Vec<_>>();
         let again = rows.iter().filter(|row| row.attempt > 0).count();
         let inline = !self.requester.contains_key("payload_read");
-        counts(&first) == self.requester && (inline || again > 0)
+        self.counted(&first) == self.requester && (inline || again > 0)
     }
 }
 
@@ -117,7 +129,7 @@ mod tests {
 
     fn totals(arguments: &str) -> (u32, u32) {
         let words = std::iter::once("demo").chain(arguments.split_whitespace());
-        let story = of(&Line::parse_from(words).options);
+        let story = of(&Line::parse_from(words).options, false);
         (story.requester_total(), story.responder_total())
     }
 
@@ -132,5 +144,15 @@ mod tests {
         assert_eq!(totals("--op send"), (4, 3));
         assert_eq!(totals("--op write --inline --length 28 --doorbell wqe"), (2, 1));
         assert_eq!(totals("--op send --length 0"), (3, 2));
+    }
+
+    #[test]
+    fn a_torn_line_is_one_doorbell_and_a_carried_request_is_fetched() {
+        let options = |arguments: &str| {
+            let words = std::iter::once("demo").chain(arguments.split_whitespace());
+            Line::parse_from(words).options
+        };
+        assert_eq!(of(&options(""), true).requester_total(), 4);
+        assert_eq!(of(&options("--op write --inline --length 28 --doorbell wqe"), true).requester_total(), 3);
     }
 }
