@@ -1,8 +1,8 @@
 //! Is guest RAM really shared? Compares what the client reads at an address with what the map of its file shows.
 //!
 //! With `share=off` QEMU passes a descriptor all the same, but writes to private copies of its pages: the map shows
-//! stale bytes and DMA corrupts silently. The owner of the maps copies a page before and after a
-//! `request_dma_read` of the same bytes (at most 32 KiB, the first queue page of a driver say) and asks here.
+//! stale bytes and DMA corrupts silently. The owner of the maps (`function/sharing`) copies bytes before and after a
+//! `request_dma_read` of the same bytes and asks here.
 
 /// What to tell the user whose RAM is not shared, or not by descriptor.
 pub const SHARE_ON: &str =
