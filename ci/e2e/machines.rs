@@ -1,10 +1,10 @@
 //! Unmodified QEMU under qtest, with no guest kernel: whole transactions, and how QEMU's own doings meet the adapter.
 
 use crate::bench::fabric::{Fabric, by_class, class_names, of_operations};
-use crate::bench::laboratory;
 use crate::bench::qtest::{self, Machine};
 use crate::bench::trace_judge::{self, Told};
 use crate::bench::transaction::{Pair, over_socket};
+use crate::bench::{in_process, laboratory};
 use rnic_ci::Lab;
 use rnic_ci::guest::GuestMemory;
 use rnic_pcie::Class;
@@ -13,6 +13,7 @@ use rnic_shim::backings::socket::{MemoryAccess, Socket};
 use rnic_shim::transaction::{Operation, TransactionSpec};
 use rnic_shim::verbs::MrLayout;
 use serde_json::json;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 fn machines(lab: &Lab, fabric: &Fabric, memory: GuestMemory) -> [Machine; 2] {
@@ -39,6 +40,27 @@ fn specs() -> Vec<(&'static str, TransactionSpec, [usize; 2])> {
         ("ten packets of three elements in listed pages", listed, [13, 12]),
         ("a SEND, armed", TransactionSpec { armed: true, ..send }, [4, 4]),
     ]
+}
+
+/// The test body of all machines and guests, over the two backings that need none.
+pub fn the_whole_transaction_in_process_and_over_the_socket() {
+    for (name, spec, expected) in specs() {
+        for in_process in [true, false] {
+            let fabric = Arc::new(Fabric::new());
+            let backings = ["A", "B"].map(|name| match in_process {
+                true => in_process::backing(&fabric, name),
+                false => over_socket(&fabric.socket(name)),
+            });
+            let mut pair = Pair::bring_up(backings, &spec);
+            if name == COLD {
+                pair.flush_caches();
+            }
+            let [a, b] = pair.run_watched(&fabric);
+            let crossed = [class_names(&a), class_names(&b)];
+            assert_eq!([a.len(), b.len()], expected, "{name}, in process {in_process}: {crossed:?}");
+            pair.close();
+        }
+    }
 }
 
 pub fn the_whole_transaction_under_qtest() {

@@ -61,6 +61,7 @@ pub fn steps() -> Vec<Step> {
         serve::it_listens_soon_and_a_signal_ends_it_cleanly within LIMIT_S;
         serve::a_killed_server_leaves_sockets_that_the_next_one_takes_over within LIMIT_S;
         serve::its_capture_holds_every_packet_and_their_icrc_is_right within LIMIT_S;
+        machines::the_whole_transaction_in_process_and_over_the_socket within LIMIT_S;
         machines::qemu_realizes_the_device_and_sizes_its_bars within LIMIT_S;
         machines::the_whole_transaction_under_qtest within LIMIT_S;
         machines::qemus_trace_tells_the_same_crossings_under_qtest within LIMIT_S;

@@ -4,6 +4,7 @@ pub mod agent;
 pub mod capture;
 pub mod fabric;
 pub mod headers;
+pub mod in_process;
 pub mod judges;
 pub mod laboratory;
 pub mod processes;

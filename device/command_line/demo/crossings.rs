@@ -100,3 +100,31 @@ fn remainder(delta: &BTreeMap<&'static str, u64>, crossings: &[Crossing], lost: 
     }
     remainder + listed.values().sum::<i64>()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rnic_pcie::{Class, Origin, Tlps, WireBytes};
+
+    #[test]
+    fn what_no_list_shows_is_a_remainder() {
+        let crossing = |class| Crossing {
+            sequence: 1,
+            time_ns: 0,
+            origin: Origin::new(class, Cause::Maintenance),
+            bytes: 64,
+            ranges: 1,
+            tlps: Tlps::default(),
+            wire_bytes: WireBytes::default(),
+            observed: None,
+            fault: None,
+        };
+        let listed = [crossing(Class::Doorbell), crossing(Class::CqeWrite)];
+        let delta = |doorbells, cqes| BTreeMap::from([("doorbell", doorbells), ("cqe_write", cqes)]);
+        assert_eq!(remainder(&delta(1, 1), &listed, 0), 0);
+        assert_eq!(remainder(&delta(2, 1), &listed, 0), 1, "counted, not listed");
+        assert_eq!(remainder(&delta(0, 1), &listed, 0), 1, "listed, not counted");
+        assert_eq!(remainder(&BTreeMap::from([("doorbell", 1)]), &listed, 0), 1);
+        assert_eq!(remainder(&delta(1, 1), &listed, 3), 3, "lost by the trace");
+    }
+}

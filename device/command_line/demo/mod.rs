@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::signals::Signals;
 use hosts::Host;
 pub use options::DemoOptions;
-use options::{Fault, HostsKind};
+use options::Fault;
 use report::Report;
 use rnic_ci::{HeldFolder, Lab, Progress};
 use rnic_device::adapter::AdapterError;
