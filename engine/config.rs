@@ -10,6 +10,8 @@ pub struct EngineConfig {
     pub qp_cache_entries: usize,
     pub cq_cache_entries: usize,
     pub key_cache_entries: usize,
+    /// Queue pairs whose answered READs and atomics are remembered in the device.
+    pub rd_atomic_cache_entries: usize,
     /// Lines of 64 bytes, eight page addresses each.
     pub translation_cache_lines: usize,
     /// Send work requests that are fetched and not finished, over all queues.
@@ -31,6 +33,7 @@ impl Default for EngineConfig {
             qp_cache_entries: 1024,
             cq_cache_entries: 1024,
             key_cache_entries: 4096,
+            rd_atomic_cache_entries: 1024,
             translation_cache_lines: 4096,
             fetched_wqes: 8192,
             window_packets: 256,

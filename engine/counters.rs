@@ -19,6 +19,8 @@ counters! {
     sent_pkts,
     rcvd_pkts,
     duplicate_request,
+    /// Duplicate READs and atomics that nothing is remembered of any more.
+    duplicate_unanswered,
     out_of_seq_request,
     rcvd_rnr_err,
     send_rnr_err,
@@ -30,6 +32,11 @@ counters! {
     local_ack_timeout_err,
     /// Packets sent again.
     retransmitted_pkts,
+    /// Responses that passed over an unanswered READ or atomic, which was asked for again.
+    implied_nak_seq_err,
+    /// READs and atomics of peers that were accepted, duplicates apart.
+    rx_read_requests,
+    rx_atomic_requests,
     /// Acknowledgements outside what is outstanding.
     ghost_acks,
     /// Acknowledgements whose MSN did not agree with their PSN.

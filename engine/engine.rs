@@ -15,6 +15,7 @@ use crate::numbers::{Cqn, Qpn};
 use crate::pending::{Awaited, Pending, Waiter};
 use crate::queues::{CompletionQueue, EventQueue, QueuePair, TransmitState};
 use crate::reliability::timer::TimerTable;
+use crate::rx::atomic_reply::AtomicLocks;
 use crate::wqe_pool::WqePool;
 use rnic_abi::Diagnostic;
 use rnic_abi::diagnostic::Severity;
@@ -45,6 +46,10 @@ pub struct Engine {
     pub(crate) responses: VecDeque<Qpn>,
     /// Queue pairs whose packet's payload has come late and waits to leave.
     pub(crate) staged: VecDeque<Qpn>,
+    /// Queue pairs with READs or atomics to answer; they take turns with those that have requests to send.
+    pub(crate) replying: VecDeque<Qpn>,
+    reply_next: bool,
+    pub(crate) atomic_locks: AtomicLocks,
     /// Queue pairs that go to the error state when the present step is done.
     pub(crate) doomed: Vec<(Qpn, Diagnostic, Option<Status>)>,
     /// Completion queues that fail when the present step is done.
@@ -88,6 +93,9 @@ impl Engine {
             ready: VecDeque::new(),
             responses: VecDeque::new(),
             staged: VecDeque::new(),
+            replying: VecDeque::new(),
+            reply_next: false,
+            atomic_locks: AtomicLocks::default(),
             doomed: Vec::new(),
             lost_queues: Vec::new(),
             parked_frames: 0,
@@ -131,6 +139,8 @@ impl Engine {
             Awaited::Wqes { qpn, index, slots } => self.wqes_arrived(host, qpn, index, slots, bytes),
             Awaited::ReceiveWqe { qpn, index } => self.receive_wqe_arrived(host, qpn, Some((index, bytes))),
             Awaited::Gather(gathering) => self.gathered(host, gathering, bytes),
+            Awaited::Reply(replying) => self.reply_gathered(replying, bytes),
+            Awaited::Atomic { qpn } => self.atomic_arrived(host, qpn, bytes),
             Awaited::Record { cqn } => self.record_arrived(host, cqn, bytes),
         }
         // A command may have waited for reads to come home.
@@ -167,7 +177,11 @@ impl Engine {
     /// Fills `frame` with the next frame to send, if there is one. Called only when the port has room.
     pub fn poll_transmit(&mut self, now_ns: u64, port: &mut dyn DmaPort, frame: &mut Frame) -> bool {
         let host = &mut Host { port, now_ns };
-        let sent = self.respond(host, frame) || self.transmit_staged(host, frame) || self.transmit_turn(host, frame);
+        // A turn that ends in a refusal owes it.
+        let sent = self.respond(host, frame)
+            || self.transmit_staged(host, frame)
+            || self.take_turns(host, frame)
+            || self.respond(host, frame);
         self.settle(host);
         sent
     }
@@ -189,10 +203,23 @@ impl Engine {
 
     /// Something may be sent.
     pub fn has_output(&self) -> bool {
-        !(self.ready.is_empty() && self.responses.is_empty() && self.staged.is_empty())
+        !(self.ready.is_empty() && self.responses.is_empty() && self.staged.is_empty() && self.replying.is_empty())
     }
 
     // Inside.
+
+    /// Answers of READs and requests share the port, a packet each in turn.
+    fn take_turns(&mut self, host: &mut Host, frame: &mut Frame) -> bool {
+        if self.replying.is_empty() {
+            return self.transmit_turn(host, frame);
+        }
+        self.reply_next = !self.reply_next;
+        if self.reply_next {
+            self.reply_turn(host, frame) || self.transmit_turn(host, frame)
+        } else {
+            self.transmit_turn(host, frame) || self.reply_turn(host, frame)
+        }
+    }
 
     /// Runs again what waited for a fill.
     pub(crate) fn resume(&mut self, host: &mut Host, waiter: Waiter) {
@@ -206,7 +233,7 @@ impl Engine {
             }
             Waiter::WqeFetch(qpn) => self.fetch_work(host, qpn),
             Waiter::Staged(qpn) => self.restage(qpn),
-            Waiter::Respond(qpn) => self.requeue_response(qpn),
+            Waiter::Respond(qpn) => self.resume_answers(qpn),
             Waiter::Timeout(qpn) => self.retry_timer_expired(host, qpn),
             Waiter::Inbound(qpn) => self.resume_inbound(host, qpn),
             Waiter::ReceiveWqe(qpn) => self.receive_wqe_arrived(host, qpn, None),
@@ -223,7 +250,8 @@ impl Engine {
             self.end_lost_queues(host);
             self.end_doomed(host);
             self.feed_starved(host);
-            if self.doomed.is_empty() && self.lost_queues.is_empty() {
+            self.resume_atomics(host);
+            if self.doomed.is_empty() && self.lost_queues.is_empty() && self.atomic_locks.nobody_woken() {
                 return;
             }
         }

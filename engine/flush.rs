@@ -68,6 +68,7 @@ impl Engine {
         qp.recall_transmit();
         qp.deadlines.stop_all();
         qp.failing = None;
+        qp.replies.clear();
         self.flush(host, qpn);
         true
     }

@@ -36,6 +36,8 @@ pub struct QueuePairView {
     pub waiting_sends: usize,
     /// Messages that are not acknowledged.
     pub unacknowledged_messages: usize,
+    /// READs and atomics of the peer that are being answered.
+    pub waiting_replies: usize,
     pub inbound_frames: usize,
     pub transmit: &'static str,
     /// Timers that run, with the time at which they are due.
@@ -131,12 +133,13 @@ impl Engine {
                 cache("queue_pairs", contexts.queue_pairs.len(), contexts.queue_pairs.capacity()),
                 cache("completion_queues", contexts.completion_queues.len(), contexts.completion_queues.capacity()),
                 cache("keys", contexts.keys.len(), contexts.keys.capacity()),
+                cache("rd_atomic", contexts.rd_atomic.len(), contexts.rd_atomic.capacity()),
                 cache("translations", contexts.translations.used(), contexts.translations.capacity()),
             ],
             gids: contexts.gids.indexed().map(|(index, entry)| (index, *entry)).collect(),
             timers: self.timers.len(),
             next_timer_ns: self.timers.next_ns(),
-            scheduled: [self.ready.len(), self.responses.len(), self.staged.len()],
+            scheduled: [self.ready.len(), self.responses.len() + self.replying.len(), self.staged.len()],
             parked_frames: self.parked_frames,
             waiting_completions: self.waiting_completions,
         }
@@ -182,6 +185,7 @@ impl QueuePair {
             receive_queue: receives,
             waiting_sends: self.waiting.len(),
             unacknowledged_messages: self.replay.len(),
+            waiting_replies: self.replies.len(),
             inbound_frames: self.inbound.len(),
             transmit: match self.transmit {
                 TransmitState::Idle => "idle",

@@ -9,6 +9,7 @@ use crate::context::translation::Owner;
 use crate::numbers::{Cqn, Eqn, Qpn};
 use crate::planted::planted;
 use crate::tx::gather::Gathering;
+use crate::tx::reply::Replying;
 use rnic_abi::Diagnostic;
 use rnic_pcie::DmaTag;
 use std::collections::BTreeMap;
@@ -52,6 +53,7 @@ impl Waiter {
 pub(crate) enum Fill {
     QueuePair(Qpn),
     CompletionQueue(Cqn),
+    RdAtomic(Qpn),
     Key(u32),
     Line { owner: Owner, address: u64 },
 }
@@ -64,6 +66,8 @@ pub(crate) enum Awaited {
     Wqes { qpn: Qpn, index: u16, slots: u16 },
     ReceiveWqe { qpn: Qpn, index: u16 },
     Gather(Box<Gathering>),
+    Reply(Box<Replying>),
+    Atomic { qpn: Qpn },
     Record { cqn: Cqn },
 }
 
@@ -131,7 +135,7 @@ impl Pending {
         self.faults.retain(|_, (fill, _)| match fill {
             Fill::Key(failed) => *failed != index,
             Fill::Line { owner, .. } => *owner != Owner::Key(index),
-            Fill::QueuePair(_) | Fill::CompletionQueue(_) => true,
+            Fill::QueuePair(_) | Fill::CompletionQueue(_) | Fill::RdAtomic(_) => true,
         });
     }
 
@@ -142,17 +146,20 @@ impl Pending {
 
     /// Payload reads up to this one are in flight: what a deregistration waits for.
     pub fn payload_reads_until(&self, newest: DmaTag) -> bool {
-        self.reads.range(..=newest).any(|(_, awaited)| matches!(awaited, Awaited::Gather(_)))
+        self.reads
+            .range(..=newest)
+            .any(|(_, awaited)| matches!(awaited, Awaited::Gather(_) | Awaited::Reply(_) | Awaited::Atomic { .. }))
     }
 
     /// Reads on behalf of a queue pair are in flight: what its destruction waits for.
     pub fn reads_of(&self, wanted: Qpn) -> bool {
         self.reads.values().any(|awaited| match awaited {
-            Awaited::Fill { fill: Fill::QueuePair(qpn), .. } => *qpn == wanted,
+            Awaited::Fill { fill: Fill::QueuePair(qpn) | Fill::RdAtomic(qpn), .. } => *qpn == wanted,
             Awaited::Fill { fill: Fill::Line { owner, .. }, .. } => {
                 *owner == Owner::SendQueue(wanted.0) || *owner == Owner::ReceiveQueue(wanted.0)
             }
-            Awaited::Wqes { qpn, .. } | Awaited::ReceiveWqe { qpn, .. } => *qpn == wanted,
+            Awaited::Wqes { qpn, .. } | Awaited::ReceiveWqe { qpn, .. } | Awaited::Atomic { qpn } => *qpn == wanted,
+            Awaited::Reply(replying) => replying.qpn == wanted,
             Awaited::Gather(gathering) => gathering.qpn == wanted,
             _ => false,
         })

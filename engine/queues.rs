@@ -9,6 +9,7 @@ use crate::front_end::{Completion, EventRecord, ScatterList, Status};
 use crate::numbers::{Cqn, Eqn, Pdn, Qpn};
 use crate::reliability::ResponseDue;
 use crate::reliability::replay_buffer::ReplayBuffer;
+use crate::reliability::reply::Replies;
 use crate::reliability::timer::Deadlines;
 use crate::tx::gather::Gathering;
 use crate::wqe_pool::WqeId;
@@ -51,6 +52,16 @@ pub(crate) enum TransmitState {
     Blocked,
     /// A packet's payload is being read, or waits to leave: no other turn until it has.
     Gathering,
+}
+
+/// How far the read of an atomic has come; while it is not idle the queue pair holds the word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum AtomicRead {
+    #[default]
+    Idle,
+    InFlight,
+    /// What stood there; `None` when host memory did not answer.
+    Arrived(Option<u64>),
 }
 
 /// A receive work request that is in use.
@@ -113,11 +124,15 @@ pub(crate) struct QueuePair {
     pub gathered: Option<Box<Gathering>>,
     pub failing: Option<Failing>,
     pub deadlines: Deadlines,
+    /// READs and atomics of the peer that are to be answered; what is owed leaves behind them.
+    pub replies: Replies,
     pub owed: Option<ResponseDue>,
     pub owed_queued: bool,
     pub inbound: VecDeque<Frame>,
     pub inbound_blocked: bool,
     pub receive_plan: Option<Box<Plan>>,
+    /// The word of an atomic that is being executed.
+    pub atomic: AtomicRead,
     pub receive_wqe: Option<ReceiveWqe>,
     pub receive_fetching: bool,
     pub arrived: VecDeque<Arrived>,
@@ -219,11 +234,13 @@ impl QueuePair {
             gathered: None,
             failing: None,
             deadlines: Deadlines::default(),
+            replies: Replies::default(),
             owed: None,
             owed_queued: false,
             inbound: VecDeque::new(),
             inbound_blocked: false,
             receive_plan: None,
+            atomic: AtomicRead::Idle,
             receive_wqe: None,
             receive_fetching: false,
             arrived: VecDeque::new(),

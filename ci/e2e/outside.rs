@@ -48,7 +48,7 @@ pub fn scapy_and_tshark_read_every_packet_of_other_transactions_as_we_do() {
         ("ipv6", ipv6.clone(), 2),
         ("ipv6-segments", TransactionSpec { length_bytes: 3001, path_mtu_bytes: 256, ..ipv6.clone() }, 13),
         ("ipv6-send", TransactionSpec { operation: send, length_bytes: 5, ..ipv6.clone() }, 2),
-        ("ipv6-refused", TransactionSpec { fault: Some(Fault::NoRemoteWrite), ..ipv6 }, 2),
+        ("ipv6-refused", TransactionSpec { fault: Some(Fault::NoRemoteRight), ..ipv6 }, 2),
         ("one-byte", write(1), 2),
         ("two-bytes", write(2), 2),
         ("three-bytes", TransactionSpec { operation: send_imm, solicited: true, ..write(3) }, 2),

@@ -239,7 +239,7 @@ structure! {
 
 structure! {
     /// QUERY_DEVICE's answer.
-    DeviceLimits, 48 {
+    DeviceLimits, 56 {
         log_qps: u8,
         log_cqs: u8,
         log_keys: u8,
@@ -258,12 +258,17 @@ structure! {
         qp_context_bytes: U16,
         cq_context_bytes: U16,
         key_context_bytes: U16,
-        reserved0: U16,
+        /// 0 where the device knows neither READ nor atomics.
+        rd_atomic_context_bytes: U16,
         max_message_bytes: U32,
         doorbell_pages: U32,
         qp_cache_entries: U32,
         cq_cache_entries: U32,
         key_cache_entries: U32,
+        rd_atomic_cache_entries: U32,
+        max_rd_atomic: u8,
+        reserved0: u8,
+        reserved1: U16,
     }
 }
 
@@ -286,10 +291,13 @@ constants! {
     TABLE_QP: u8 = 1;
     TABLE_CQ: u8 = 2;
     TABLE_KEY: u8 = 4;
+    /// What responders remember of READs and atomics; by QPN.
+    TABLE_RD_ATOMIC: u8 = 6;
     FLUSH_QP: u32 = 1 << 0;
     FLUSH_CQ: u32 = 1 << 1;
     FLUSH_KEY: u32 = 1 << 3;
     FLUSH_TRANSLATION: u32 = 1 << 4;
+    FLUSH_RD_ATOMIC: u32 = 1 << 5;
     NO_VLAN: u16 = 0xffff;
     NO_VECTOR: u16 = 0xffff;
     QP_TYPE_RC: u8 = 0;

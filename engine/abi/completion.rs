@@ -31,6 +31,9 @@ open_code! {
         SEND_IMM = 0x02,
         WRITE = 0x04,
         WRITE_IMM = 0x05,
+        READ = 0x08,
+        CMP_SWAP = 0x0a,
+        FETCH_ADD = 0x0b,
         RECV = 0x80,
         RECV_RDMA_WITH_IMM = 0x81,
     }

@@ -91,14 +91,18 @@ rules! {
     WqeLength = 405, "the work request's length does not fit its contents, its slots or the producer index", "Work requests", "the segment count is in another unit";
     WqeInline = 406, "the inline data are longer than allowed", "Work requests", "MAX_INLINE_BYTES was ignored";
     MessageTooLong = 407, "the message is longer than 2^31 bytes", "Work requests", "the sum of the elements";
+    AtomicLength = 408, "the elements of an atomic are not 8 bytes together", "Work requests", "an element of another type";
+    WqeInlineRead = 409, "a READ or an atomic has no payload that could be inline", "Work requests", "a flag that was left from another request";
     ReceiveFetchFault = 410, "a receive work request could not be read from its ring", "Receive queue", "the ring is not mapped for DMA";
+    ReadNotEnabled = 411, "the queue pair's max_rd_atomic is 0: it may have no READ or atomic outstanding", "Queue pair states", "max_rd_atomic was not set, or not agreed with the peer";
+    ReadTooLong = 412, "the READ's responses would take 2^23 PSNs or more", "Requester", "2 GiB at a path MTU of 256";
     LKeyInvalid = 420, "the local key is not valid", "Memory regions", "a key that was never registered, or was deregistered";
     LKeyRange = 421, "the local range lies outside its region", "Memory regions", "address or length of an element";
     LKeyRight = 422, "the region does not grant local write", "Memory regions", "a receive buffer in a read-only region";
     LKeyPd = 423, "the region belongs to another protection domain", "Memory regions", "queue pair and region of different PDs";
     RKeyInvalid = 430, "the remote key is not valid", "Memory regions", "the peer uses a stale or mistyped rkey";
     RKeyRange = 431, "the remote range lies outside its region", "Memory regions", "the peer's address or length";
-    RKeyRight = 432, "the region does not grant the remote right", "Memory regions", "REMOTE_WRITE was not given";
+    RKeyRight = 432, "the region does not grant the remote right", "Memory regions", "REMOTE_WRITE, REMOTE_READ or REMOTE_ATOMIC was not given";
     RKeyPd = 433, "the region belongs to another protection domain than the queue pair", "Memory regions", "the peer's key belongs to another application";
     PayloadFault = 440, "host memory did not answer a payload transfer", "Reset and errors", "the region's memory was unmapped, or bus mastering is off";
     TranslationFault = 441, "a page list could not be read or holds an unaligned address", "Page lists", "the list's memory was unmapped or reused";
@@ -116,6 +120,10 @@ rules! {
     MsnDisagrees = 510, "an acknowledgement's MSN does not agree with its PSN; the PSN decided", "Requester", "a peer that counts messages in another way";
     Flushed = 511, "the queue pair is in the error state", "Queue pair states", "an earlier failure of the same queue pair";
     EventRingFault = 512, "an event could not be written", "Event queue", "the ring is not mapped for DMA";
+    RdAtomicLimit = 513, "the peer has more READs and atomics outstanding than max_dest_rd_atomic", "Responder", "the peer's max_rd_atomic is larger than this side's max_dest_rd_atomic";
+    AtomicAlignment = 514, "the peer's atomic is not aligned to 8 bytes", "Responder", "an address of the peer's work request";
+    BadResponse = 515, "the peer's response is of another kind than the request, or out of place in its message", "Requester", "a peer with another MTU, or a broken one";
+    ReadResponseLength = 516, "a READ response is longer or shorter than what is missing", "Requester", "a peer with another MTU, or a broken one";
 }
 
 /// How much a broken rule costs.

@@ -26,23 +26,24 @@ pub use diagnostic::Diagnostic;
 pub use event::{Eqe, EventType};
 pub use layout::{ConstantLayout, FieldLayout, StructLayout};
 pub use page_list::PageListFields;
-pub use work_request::{ControlSegment, DataSegment, RemoteSegment, WorkOpcode};
+pub use work_request::{AtomicSegment, ControlSegment, DataSegment, RemoteSegment, WorkOpcode};
 
 /// Major version: a driver refuses a device whose major it does not know.
 pub const VERSION_MAJOR: u16 = 1;
 /// Minor version: additions that an older driver may ignore.
-pub const VERSION_MINOR: u16 = 0;
+pub const VERSION_MINOR: u16 = 1;
 
 /// PCI vendor and device (0x12b7 is UDP port 4791).
 pub const PCI_VENDOR_ID: u16 = 0x1234;
 pub const PCI_DEVICE_ID: u16 = 0x12b7;
 
 /// Every structure of the interface, in the order of the datasheet.
-pub fn structures() -> [StructLayout; 21] {
+pub fn structures() -> [StructLayout; 22] {
     [
         page_list::PageListFields::layout(),
         work_request::ControlSegment::layout(),
         work_request::RemoteSegment::layout(),
+        work_request::AtomicSegment::layout(),
         work_request::DataSegment::layout(),
         completion::Cqe::layout(),
         completion::ConsumerRecord::layout(),

@@ -22,4 +22,7 @@ constants! {
     QP_CONTEXT_BYTES: u16 = 256;
     CQ_CONTEXT_BYTES: u16 = 64;
     KEY_CONTEXT_BYTES: u16 = 64;
+    RD_ATOMIC_CONTEXT_BYTES: u16 = 512;
+    /// READs and atomics of one queue pair that may be outstanding, on either side.
+    MAX_RD_ATOMIC: u8 = 16;
 }

@@ -58,4 +58,8 @@ constants! {
     FEATURE_DOORBELL_LINE: u64 = 1 << 1;
     /// The WQE-carrying doorbell form exists.
     FEATURE_DOORBELL_WQE: u64 = 1 << 2;
+    /// RDMA READ.
+    FEATURE_READ: u64 = 1 << 3;
+    /// CMP_SWAP and FETCH_ADD.
+    FEATURE_ATOMIC: u64 = 1 << 4;
 }

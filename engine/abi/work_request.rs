@@ -1,7 +1,7 @@
 //! Send and receive work queue entries.
 //!
 //! A send WQE is 16-byte segments in 64-byte slots, at most `MAX_WQE_SLOTS`: a control segment, a remote segment
-//! for WRITE, then either data segments or, with `WQE_INLINE`, the bytes themselves. A receive WQE is data
+//! for WRITE, READ and atomics, an atomic segment for atomics, then either data segments or, with `WQE_INLINE`, the bytes themselves. A receive WQE is data
 //! segments only; its stride is given at creation, a data segment of length 0 ends it early.
 
 use zerocopy::little_endian::{U16, U32, U64};
@@ -13,6 +13,9 @@ open_code! {
         SEND_IMM = 0x02,
         WRITE = 0x04,
         WRITE_IMM = 0x05,
+        READ = 0x08,
+        CMP_SWAP = 0x0a,
+        FETCH_ADD = 0x0b,
     }
 }
 
@@ -47,6 +50,16 @@ structure! {
 }
 
 structure! {
+    /// The operands of an atomic, as numbers; on the wire they are big-endian.
+    AtomicSegment, 16 {
+        /// CMP_SWAP: what is stored where the comparison holds. FETCH_ADD: what is added.
+        swap_or_add: U64,
+        /// CMP_SWAP: what must be there. FETCH_ADD: zero.
+        compare: U64,
+    }
+}
+
+structure! {
     /// One scatter-gather element. A length of zero means zero bytes.
     DataSegment, 16 {
         address: U64,
@@ -68,4 +81,6 @@ constants! {
     WQE_FENCE: u8 = 1 << 2;
     /// The payload follows in the WQE itself.
     WQE_INLINE: u8 = 1 << 3;
+    /// Bytes that an atomic works on, and whose old value comes back.
+    ATOMIC_BYTES: u32 = 8;
 }

@@ -15,6 +15,7 @@ impl Engine {
             qp_cache_entries: self.contexts.queue_pairs.capacity() as u32,
             cq_cache_entries: self.contexts.completion_queues.capacity() as u32,
             key_cache_entries: self.contexts.keys.capacity() as u32,
+            rd_atomic_cache_entries: self.contexts.rd_atomic.capacity() as u32,
         })
     }
 
@@ -41,6 +42,11 @@ impl Engine {
         if flush.keys {
             for entry in self.contexts.keys.flush() {
                 self.write_back(host, TableKind::Key, entry.index, &entry.value);
+            }
+        }
+        if flush.rd_atomic {
+            for entry in self.contexts.rd_atomic.flush() {
+                self.write_back(host, TableKind::RdAtomic, entry.index, &entry.value);
             }
         }
         if flush.translations {

@@ -10,6 +10,7 @@ use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::Waiter;
 use rnic_abi::command::*;
+use rnic_abi::limits::MAX_RD_ATOMIC;
 use rnic_abi::{CommandStatus, Diagnostic};
 use rnic_pcie::Cause;
 use rnic_wire::Psn;
@@ -77,6 +78,8 @@ impl Engine {
             && (!given(ATTR_SQ_PSN) || change.sq_psn <= 0xff_ffff)
             && (!given(ATTR_TIMEOUT) || change.timeout < 32)
             && (!given(ATTR_RETRY_CNT) || change.retry_cnt < 8)
+            && (!given(ATTR_MAX_QP_RD_ATOMIC) || change.max_rd_atomic <= MAX_RD_ATOMIC)
+            && (!given(ATTR_MAX_DEST_RD_ATOMIC) || change.max_dest_rd_atomic <= MAX_RD_ATOMIC)
             && (!given(ATTR_RNR_RETRY) || change.rnr_retry < 8)
             && (!given(ATTR_MIN_RNR_TIMER) || change.min_rnr_timer < 32)
             && (!given(ATTR_AV)
@@ -96,6 +99,7 @@ impl Engine {
         qp.rewind();
         let fresh = QpContext::new(qp.pdn);
         self.store_qp(host, qpn, fresh);
+        self.forget_rd_atomic(host, qpn);
         Ok(Answer::Done)
     }
 

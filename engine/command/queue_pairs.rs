@@ -4,6 +4,7 @@ use super::objects::exists;
 use super::tables::{Extent, has_entry, usable};
 use super::{Halt, Progress, halt, missing};
 use crate::context::queue_pair::QpContext;
+use crate::context::rd_atomic::RdAtomicContext;
 use crate::context::translation::Owner;
 use crate::engine::Engine;
 use crate::front_end::commands::{NewQp, QpChange};
@@ -11,7 +12,7 @@ use crate::front_end::{Answer, CommandError};
 use crate::host::Host;
 use crate::numbers::{Cqn, Qpn};
 use crate::pending::Waiter;
-use crate::queues::{QueuePair, Ring, TransmitState};
+use crate::queues::{AtomicRead, QueuePair, Ring, TransmitState};
 use rnic_abi::limits;
 use rnic_pcie::Cause;
 
@@ -52,9 +53,17 @@ impl Engine {
         ];
         self.warm(host, &extents, cause, progress)?;
         self.store_qp(host, new.qpn, QpContext::new(new.pdn));
+        self.forget_rd_atomic(host, new.qpn);
         self.queue_pairs.insert(new.qpn, QueuePair::new(new, sq, rq));
         self.count_users(new.send_cqn, new.receive_cqn, true);
         Ok(Answer::Done)
+    }
+
+    /// Nothing is remembered of READs and atomics, if there is memory to remember them in.
+    pub(super) fn forget_rd_atomic(&mut self, host: &mut Host, qpn: Qpn) {
+        if self.remembers_rd_atomic(qpn) {
+            self.store_rd_atomic(host, qpn, RdAtomicContext::default());
+        }
     }
 
     fn count_users(&mut self, send: Cqn, receive: Cqn, more: bool) {
@@ -107,6 +116,7 @@ impl Engine {
         let Some(qp) = self.queue_pairs.remove(qpn) else { return Err(missing(qpn.0)) };
         self.count_users(qp.send_cqn, qp.receive_cqn, false);
         self.contexts.queue_pairs.remove(qpn.0);
+        self.contexts.rd_atomic.remove(qpn.0);
         self.contexts.translations.forget(Owner::SendQueue(qpn.0));
         self.contexts.translations.forget(Owner::ReceiveQueue(qpn.0));
         self.rate_limits.set(qpn, None);
@@ -124,12 +134,17 @@ impl Engine {
         qp.inbound.clear();
         qp.inbound_blocked = false;
         (qp.receive_plan, qp.receive_wqe) = (None, None);
+        qp.replies.clear();
+        (qp.replies.turn, qp.atomic) = (TransmitState::Idle, AtomicRead::Idle);
         qp.arrived.clear();
         while let Some(wqe) = qp.pop_oldest() {
             self.wqes.remove(wqe);
         }
+        self.atomic_locks.forget(qpn);
         self.pending.forget_faults_of(qpn);
-        for list in [&mut self.ready, &mut self.responses, &mut self.staged, &mut self.wqes.starved] {
+        let lists =
+            [&mut self.ready, &mut self.responses, &mut self.staged, &mut self.replying, &mut self.wqes.starved];
+        for list in lists {
             list.retain(|listed| *listed != qpn);
         }
     }

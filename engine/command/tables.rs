@@ -29,6 +29,7 @@ impl Engine {
             TableKind::QueuePair => (limits::QP_CONTEXT_BYTES, self.queue_pairs.len() > 0),
             TableKind::CompletionQueue => (limits::CQ_CONTEXT_BYTES, self.completion_queues.len() > 0),
             TableKind::Key => (limits::KEY_CONTEXT_BYTES, self.keys_present.iter().any(|word| *word != 0)),
+            TableKind::RdAtomic => (limits::RD_ATOMIC_CONTEXT_BYTES, self.queue_pairs.len() > 0),
         };
         if in_use {
             return Err(CommandError::new(CommandStatus::BAD_STATE, Diagnostic::TableInUse, kind as u32).into());
@@ -41,6 +42,7 @@ impl Engine {
             TableKind::QueuePair => self.contexts.queue_pair_table = table,
             TableKind::CompletionQueue => self.contexts.completion_queue_table = table,
             TableKind::Key => self.contexts.key_table = table,
+            TableKind::RdAtomic => self.contexts.rd_atomic_table = table,
         }
         Ok(Answer::Done)
     }

@@ -4,7 +4,7 @@ use super::image::{Image, Reader, Writer};
 use super::page_list::PageList;
 use crate::numbers::Pdn;
 use crate::planted::planted;
-use rnic_abi::command::{ACCESS_LOCAL_WRITE, ACCESS_REMOTE_WRITE};
+use rnic_abi::command::{ACCESS_LOCAL_WRITE, ACCESS_REMOTE_ATOMIC, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE};
 use rnic_abi::limits::KEY_CONTEXT_BYTES;
 
 /// A registered region.
@@ -25,6 +25,8 @@ pub enum Right {
     LocalRead,
     LocalWrite,
     RemoteWrite,
+    RemoteRead,
+    RemoteAtomic,
 }
 
 /// Why a key does not allow an access.
@@ -53,6 +55,8 @@ impl KeyContext {
             Right::LocalRead => true,
             Right::LocalWrite => self.access & ACCESS_LOCAL_WRITE != 0,
             Right::RemoteWrite => self.access & ACCESS_REMOTE_WRITE != 0,
+            Right::RemoteRead => self.access & ACCESS_REMOTE_READ != 0,
+            Right::RemoteAtomic => self.access & ACCESS_REMOTE_ATOMIC != 0,
         };
         if !granted {
             return Err(Refusal::Right);

@@ -8,6 +8,7 @@ use super::image::Image;
 use super::key::KeyContext;
 use super::page_list::PageList;
 use super::queue_pair::QpContext;
+use super::rd_atomic::RdAtomicContext;
 use super::translation::{LINE_BYTES, Owner, TranslationCache};
 use crate::blocks::Block;
 use crate::engine::Engine;
@@ -20,7 +21,7 @@ use rnic_abi::Diagnostic;
 use rnic_pcie::{Cause, Class, DmaRange, Iova, Origin, Submitted};
 
 /// The largest image.
-const IMAGE_BYTES: usize = 256;
+const IMAGE_BYTES: usize = 512;
 
 impl Engine {
     /// A queue pair's context, as a copy that the caller stores back with [`Engine::store_qp`].
@@ -72,6 +73,35 @@ impl Engine {
         if let Some(evicted) = self.contexts.completion_queues.insert(cqn.0, context, true) {
             self.write_back(host, TableKind::CompletionQueue, evicted.index, &evicted.value);
         }
+    }
+
+    /// What a queue pair remembers of the READs and atomics that it has answered.
+    pub(crate) fn load_rd_atomic(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        cause: Cause,
+        waiter: Waiter,
+    ) -> Result<RdAtomicContext, Stop> {
+        if let Some(context) = self.contexts.rd_atomic.get(qpn.0) {
+            return Ok(*context);
+        }
+        if !self.remembers_rd_atomic(qpn) {
+            return Err(Stop::Broken(Diagnostic::TableMissing));
+        }
+        self.fill(host, Fill::RdAtomic(qpn), cause, waiter)?;
+        self.contexts.rd_atomic.get(qpn.0).copied().ok_or(Stop::Broken(Diagnostic::ContextFault))
+    }
+
+    pub(crate) fn store_rd_atomic(&mut self, host: &mut Host, qpn: Qpn, context: RdAtomicContext) {
+        if let Some(evicted) = self.contexts.rd_atomic.insert(qpn.0, context, true) {
+            self.write_back(host, TableKind::RdAtomic, evicted.index, &evicted.value);
+        }
+    }
+
+    /// The driver has given memory for it.
+    pub(crate) fn remembers_rd_atomic(&self, qpn: Qpn) -> bool {
+        self.contexts.rd_atomic_table.as_ref().is_some_and(|table| table.entry(qpn.0).is_some())
     }
 
     /// A key's context. A key that was never registered is refused without a crossing.
@@ -171,6 +201,7 @@ impl Engine {
         let (class, (iova, length)) = match fill {
             Fill::QueuePair(qpn) => (Class::ContextFetch, of(&tables.queue_pair_table, qpn.0)?),
             Fill::CompletionQueue(cqn) => (Class::ContextFetch, of(&tables.completion_queue_table, cqn.0)?),
+            Fill::RdAtomic(qpn) => (Class::ContextFetch, of(&tables.rd_atomic_table, qpn.0)?),
             Fill::Key(index) => (Class::KeyFetch, of(&tables.key_table, index)?),
             Fill::Line { address, .. } => (Class::TranslationFetch, (Iova(address), LINE_BYTES)),
         };
@@ -182,6 +213,13 @@ impl Engine {
         match fill {
             Fill::QueuePair(qpn) if self.contexts.queue_pairs.contains(qpn.0) => {}
             Fill::CompletionQueue(cqn) if self.contexts.completion_queues.contains(cqn.0) => {}
+            Fill::RdAtomic(qpn) if self.contexts.rd_atomic.contains(qpn.0) => {}
+            Fill::RdAtomic(qpn) => {
+                let context = RdAtomicContext::from_bytes(bytes)?;
+                if let Some(evicted) = self.contexts.rd_atomic.insert(qpn.0, context, false) {
+                    self.write_back(host, TableKind::RdAtomic, evicted.index, &evicted.value);
+                }
+            }
             Fill::QueuePair(qpn) => {
                 let context = QpContext::from_bytes(bytes)?;
                 if let Some(evicted) = self.contexts.queue_pairs.insert(qpn.0, context, false) {
@@ -231,6 +269,7 @@ impl Engine {
             TableKind::QueuePair => &self.contexts.queue_pair_table,
             TableKind::CompletionQueue => &self.contexts.completion_queue_table,
             TableKind::Key => &self.contexts.key_table,
+            TableKind::RdAtomic => &self.contexts.rd_atomic_table,
         };
         let mut image = [0; IMAGE_BYTES];
         let image = &mut image[..T::BYTES];
@@ -250,7 +289,9 @@ impl Engine {
     /// What stands in the table is older than what is lost: nobody may go on with it.
     fn context_lost(&mut self, kind: TableKind, index: u32) {
         match kind {
-            TableKind::QueuePair => self.doom(Qpn(index), Diagnostic::ContextFault, Some(Status::General)),
+            TableKind::QueuePair | TableKind::RdAtomic => {
+                self.doom(Qpn(index), Diagnostic::ContextFault, Some(Status::General));
+            }
             TableKind::CompletionQueue => self.lost_queues.push(Cqn(index)),
             TableKind::Key => {
                 self.set_key_exists(index, false);

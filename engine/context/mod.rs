@@ -1,4 +1,5 @@
-//! Contexts: what the adapter knows of queue pairs, completion queues and memory keys.
+//! Contexts: what the adapter knows of queue pairs, completion queues, memory keys, and of the READs and atomics that
+//! a queue pair has answered.
 //!
 //! Each kind is a backing table in host memory that the driver handed over ([`table`]) and a working-set cache in
 //! the device ([`cache`]), write-allocate and write-back. [`lookup`] joins the two: a hit answers at once, a miss
@@ -14,6 +15,7 @@ pub mod key;
 pub mod lookup;
 pub mod page_list;
 pub mod queue_pair;
+pub mod rd_atomic;
 pub mod table;
 pub mod translation;
 
@@ -23,6 +25,7 @@ use completion_queue::CqContext;
 use gid::GidTable;
 use key::KeyContext;
 use queue_pair::QpContext;
+use rd_atomic::RdAtomicContext;
 use table::Table;
 use translation::TranslationCache;
 
@@ -32,9 +35,11 @@ pub(crate) struct Contexts {
     pub queue_pairs: Cache<QpContext>,
     pub completion_queues: Cache<CqContext>,
     pub keys: Cache<KeyContext>,
+    pub rd_atomic: Cache<RdAtomicContext>,
     pub queue_pair_table: Option<Table>,
     pub completion_queue_table: Option<Table>,
     pub key_table: Option<Table>,
+    pub rd_atomic_table: Option<Table>,
     pub translations: TranslationCache,
     pub gids: GidTable,
     /// Changes whenever a key stops being valid: ranges resolved before are resolved again.
@@ -47,9 +52,11 @@ impl Contexts {
             queue_pairs: Cache::new(config.qp_cache_entries),
             completion_queues: Cache::new(config.cq_cache_entries),
             keys: Cache::new(config.key_cache_entries),
+            rd_atomic: Cache::new(config.rd_atomic_cache_entries),
             queue_pair_table: None,
             completion_queue_table: None,
             key_table: None,
+            rd_atomic_table: None,
             translations: TranslationCache::new(config.translation_cache_lines),
             gids: GidTable::default(),
             keys_epoch: 0,

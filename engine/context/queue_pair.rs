@@ -101,6 +101,8 @@ pub struct Requester {
     /// How often the packets from `unacked_psn` on have been sent again.
     pub attempt: u16,
     pub max_rd_atomic: u8,
+    /// A response that was passed over has been asked for again, and none has come since.
+    pub response_gap: bool,
 }
 
 /// The responder's half.
@@ -115,6 +117,16 @@ pub struct Responder {
     pub max_dest_rd_atomic: u8,
     pub communication_established: bool,
     pub inbound: Inbound,
+}
+
+impl Responder {
+    /// A message is complete that took so many PSNs from the expected one on, or a READ is accepted.
+    pub fn message_arrived(&mut self, packets: u32) {
+        self.expected_psn = self.expected_psn.add(packets);
+        self.nak_outstanding = false;
+        self.msn = self.msn.add(1);
+        self.inbound = Inbound::None;
+    }
 }
 
 /// A queue pair.
@@ -149,6 +161,12 @@ impl QpContext {
 
     pub const fn path_mtu_bytes(&self) -> u32 {
         128 << self.path_mtu
+    }
+
+    /// Packets of a message; one for an empty message.
+    pub const fn packets_of(&self, length_bytes: u32) -> u32 {
+        let packets = length_bytes.div_ceil(self.path_mtu_bytes());
+        if packets == 0 { 1 } else { packets }
     }
 }
 
@@ -233,6 +251,7 @@ fn encode_requester(half: &Requester, out: &mut Writer<'_>) {
     out.u8(half.rnr_retries_left);
     out.u16(half.attempt);
     out.u8(half.max_rd_atomic);
+    out.u8(half.response_gap.into());
 }
 
 fn decode_requester(bytes: &mut Reader<'_>) -> Option<Requester> {
@@ -249,6 +268,7 @@ fn decode_requester(bytes: &mut Reader<'_>) -> Option<Requester> {
         rnr_retries_left: bytes.u8().filter(|count| *count < 8)?,
         attempt: bytes.u16()?,
         max_rd_atomic: bytes.u8()?,
+        response_gap: bytes.flag()?,
     })
 }
 

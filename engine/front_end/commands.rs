@@ -31,6 +31,8 @@ pub enum TableKind {
     QueuePair,
     CompletionQueue,
     Key,
+    /// What responders remember of READs and atomics.
+    RdAtomic,
 }
 
 /// Which caches to flush.
@@ -40,6 +42,7 @@ pub struct Flush {
     pub completion_queues: bool,
     pub keys: bool,
     pub translations: bool,
+    pub rd_atomic: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +139,7 @@ pub struct Limits {
     pub qp_cache_entries: u32,
     pub cq_cache_entries: u32,
     pub key_cache_entries: u32,
+    pub rd_atomic_cache_entries: u32,
 }
 
 /// What a command that succeeded answers.

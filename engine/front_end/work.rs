@@ -26,6 +26,9 @@ pub enum Operation {
     SendImm,
     Write,
     WriteImm,
+    Read,
+    CompareSwap,
+    FetchAdd,
 }
 
 impl Operation {
@@ -36,9 +39,23 @@ impl Operation {
     pub const fn is_write(self) -> bool {
         matches!(self, Self::Write | Self::WriteImm)
     }
+
+    pub const fn is_atomic(self) -> bool {
+        matches!(self, Self::CompareSwap | Self::FetchAdd)
+    }
+
+    /// It acts on memory of the peer that it names.
+    pub const fn names_remote(self) -> bool {
+        self.is_write() || self.awaits_response()
+    }
+
+    /// It ends when its response has come, not when an acknowledgement covers it.
+    pub const fn awaits_response(self) -> bool {
+        matches!(self, Self::Read) || self.is_atomic()
+    }
 }
 
-/// Where the payload comes from.
+/// Where the payload comes from or, for what awaits a response, goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     Gather(ScatterList),
@@ -55,6 +72,9 @@ pub struct SendWork {
     pub immediate: u32,
     pub remote_address: u64,
     pub rkey: Key,
+    /// Operands of an atomic.
+    pub swap_or_add: u64,
+    pub compare: u64,
     pub length_bytes: u32,
     pub slots: u16,
     pub body: Body,
@@ -68,6 +88,7 @@ pub enum Status {
     LocalQpOperation,
     LocalProtection,
     Flushed,
+    BadResponse,
     RemoteInvalidRequest,
     RemoteAccess,
     RemoteOperation,

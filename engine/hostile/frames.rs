@@ -42,8 +42,10 @@ pub(super) fn body(bytes: &[u8]) -> Result<(), TestCaseError> {
 
 /// Something for answers to match: a request whose packets are lost.
 fn outstanding(script: &mut Script, host: &mut Host) {
-    let mut request = Request::new(WorkOpcode::WRITE, 0);
-    request.elements = vec![(VIRTUAL, script.pick(&[0, 8, 600]), ATTACKED_KEY)];
+    let opcode = script.pick(&[WorkOpcode::WRITE, WorkOpcode::READ, WorkOpcode::FETCH_ADD]);
+    let mut request = Request::new(opcode, 0);
+    let length = if opcode == WorkOpcode::FETCH_ADD { 8 } else { script.pick(&[0, 8, 600]) };
+    request.elements = vec![(VIRTUAL, length, ATTACKED_KEY)];
     request.remote = (VIRTUAL, ATTACKED_KEY);
     host.send(&request);
     for _ in 0..script.byte() & 3 {
@@ -72,6 +74,14 @@ fn forged(script: &mut Script, to: &Host, kind: u8) -> Frame {
         Opcode::RC_WRITE_ONLY,
         Opcode::RC_ACKNOWLEDGE,
         Opcode::RC_ACKNOWLEDGE,
+        Opcode::RC_READ_REQUEST,
+        Opcode::RC_READ_RESPONSE_FIRST,
+        Opcode::RC_READ_RESPONSE_MIDDLE,
+        Opcode::RC_READ_RESPONSE_LAST,
+        Opcode::RC_READ_RESPONSE_ONLY,
+        Opcode::RC_COMPARE_SWAP,
+        Opcode::RC_FETCH_ADD,
+        Opcode::RC_ATOMIC_ACKNOWLEDGE,
     ];
     let opcode = if kind & 4 != 0 { script.pick(&opcodes) } else { script.pick(&usual) };
     let psn = PSN.wrapping_add_signed(i32::from(script.byte() as i8) / 16);
@@ -81,8 +91,14 @@ fn forged(script: &mut Script, to: &Host, kind: u8) -> Frame {
     let length = script.pick(&[8, 256, 264, 0, 600, u32::MAX]);
     let key = script.pick(&[ATTACKED_KEY, ATTACKED_KEY, 0x100, 0x301]);
     let payload = vec![script.byte(); script.pick(&[256, 8, 0, 1, 255, 257, 1024])];
-    let mut forged = Forged::new(to, from, opcode, psn, &payload)
+    let bytes = if matches!(opcode, Opcode::RC_READ_REQUEST | Opcode::RC_COMPARE_SWAP | Opcode::RC_FETCH_ADD) {
+        0
+    } else {
+        payload.len()
+    };
+    let mut forged = Forged::new(to, from, opcode, psn, &payload[..bytes])
         .reth(address, key, length)
+        .atomic(address, key, 1, 0xa5a5_a5a5_a5a5_a5a5)
         .aeth(script.pick(&[0x1f, 0x00, 0x60, 0x2c, 0x61, 0x62, 0x63, 0x40, 0x64]), script.byte().into());
     forged.headers.bth.ack_req = kind & 8 != 0;
     let mut frame = forged.frame();

@@ -10,6 +10,8 @@ use rnic_abi::{CommandOpcode, WorkOpcode};
 use rnic_pcie::{Class, DmaFault};
 use zerocopy::IntoBytes;
 
+const OPCODES: [WorkOpcode; 5] =
+    [WorkOpcode::WRITE, WorkOpcode::SEND, WorkOpcode::WRITE_IMM, WorkOpcode::READ, WorkOpcode::FETCH_ADD];
 const FAULTS: [DmaFault; 3] = [DmaFault::UnsupportedRequest, DmaFault::Poisoned, DmaFault::Revoked];
 
 fn config(script: &mut Script) -> EngineConfig {
@@ -17,6 +19,7 @@ fn config(script: &mut Script) -> EngineConfig {
         qp_cache_entries: script.pick(&[1, 2, 64]),
         cq_cache_entries: script.pick(&[1, 2, 64]),
         key_cache_entries: script.pick(&[1, 64]),
+        rd_atomic_cache_entries: script.pick(&[1, 64]),
         translation_cache_lines: 8,
         fetched_wqes: 32,
         parked_frames: script.pick(&[4, 64]),
@@ -84,9 +87,10 @@ fn step(script: &mut Script, world: &mut World, honest: bool) -> Result<usize, T
     let on_a = kind & 0x80 == 0;
     match kind & 15 {
         0..=2 => {
-            let mut request =
-                Request::new(script.pick(&[WorkOpcode::WRITE, WorkOpcode::SEND, WorkOpcode::WRITE_IMM]), 0);
-            request.elements = vec![(VIRTUAL, script.pick(&[0, 8, 300]), ATTACKED_KEY)];
+            let mut request = Request::new(script.pick(&OPCODES), 0);
+            let atomic = request.opcode == WorkOpcode::FETCH_ADD;
+            let length = if atomic { 8 } else { script.pick(&[0, 8, 300, 900]) };
+            request.elements = vec![(VIRTUAL, length, ATTACKED_KEY)];
             request.remote = (VIRTUAL + 0x800, ATTACKED_KEY);
             world.fabric.a.send(&request);
             return Ok(1);
@@ -96,14 +100,15 @@ fn step(script: &mut Script, world: &mut World, honest: bool) -> Result<usize, T
         7 => {
             let host = if on_a { &mut world.fabric.a } else { &mut world.fabric.b };
             if host.is_answered() {
-                let mask = u32::from(script.byte() & 0x1b);
+                let mask = u32::from(script.byte() & 0x3b);
                 let flush = FlushCaches { mask: mask.into(), reserved: 0.into() };
                 host.start_command(CommandOpcode::FLUSH_CACHES, flush.as_bytes());
             }
         }
         8 if !honest => {
             let host = if on_a { &mut world.fabric.a } else { &mut world.fabric.b };
-            let table = script.pick(&[(QP_TABLE, 256), (CQ_TABLE, 64), (KEY_TABLE, 64)]);
+            let tables = [(QP_TABLE, 256), (CQ_TABLE, 64), (KEY_TABLE, 64), (RD_ATOMIC_TABLE, 512)];
+            let table = script.pick(&tables);
             let number = script.pick(&[0x11, 0x12, 4, 3]);
             host.port.put(table.0 + number * table.1 + u64::from(script.byte() & 63), &[script.byte()]);
         }

@@ -140,4 +140,9 @@ mod tests {
         memory, "waiter_forgotten";
         traffic, "duplicates_executed";
     }
+
+    #[test]
+    fn a_read_that_completes_without_its_response_is_found() {
+        super::finds_planted("passed_over_reads_complete", super::traffic::body);
+    }
 }

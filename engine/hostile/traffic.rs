@@ -6,7 +6,7 @@ use super::world::{ATTACKED_KEY, World};
 use crate::EngineConfig;
 use crate::rig::*;
 use proptest::prelude::*;
-use rnic_abi::{Cqe, WorkOpcode};
+use rnic_abi::{Cqe, WorkOpcode, work_request::WQE_FENCE};
 use rnic_wire::Frame;
 use std::collections::VecDeque;
 
@@ -14,10 +14,20 @@ use std::collections::VecDeque;
 const TARGET: u64 = 0x4000;
 const RECEIVES: u64 = 0x8000;
 
+const OPCODES: [WorkOpcode; 7] = [
+    WorkOpcode::SEND,
+    WorkOpcode::SEND_IMM,
+    WorkOpcode::WRITE,
+    WorkOpcode::WRITE_IMM,
+    WorkOpcode::READ,
+    WorkOpcode::CMP_SWAP,
+    WorkOpcode::FETCH_ADD,
+];
+
 pub(super) fn body(bytes: &[u8]) -> Result<(), TestCaseError> {
     let mut script = Script(bytes);
     let mut run = Run::new(&mut script);
-    while !script.is_empty() && run.sent.len() < 32 {
+    while !script.is_empty() && run.sent.len() < 18 {
         run.step(&mut script);
     }
     run.heal()?;
@@ -30,6 +40,8 @@ struct Sent {
     length: u32,
     signaled: bool,
     index: u16,
+    /// What it brings back, and where to.
+    fetched: Option<(u64, Vec<u8>)>,
 }
 
 struct Run {
@@ -46,6 +58,7 @@ impl Run {
             qp_cache_entries: script.pick(&[1, 2, 64]),
             cq_cache_entries: script.pick(&[1, 64]),
             key_cache_entries: script.pick(&[1, 64]),
+            rd_atomic_cache_entries: script.pick(&[1, 64]),
             translation_cache_lines: 8,
             fetched_wqes: 32,
             window_packets: script.pick(&[1, 3, 256]),
@@ -87,7 +100,7 @@ impl Run {
             }
             12 => self.world.fabric.b.post_receive(VIRTUAL + RECEIVES, 0x800, ATTACKED_KEY),
             13 if host.is_answered() => {
-                let flush = [script.byte() & 0x1b, 0, 0, 0, 0, 0, 0, 0];
+                let flush = [script.byte() & 0x3b, 0, 0, 0, 0, 0, 0, 0];
                 host.start_command(rnic_abi::CommandOpcode::FLUSH_CACHES, &flush);
             }
             14 => {
@@ -100,11 +113,12 @@ impl Run {
     }
 
     fn request(&mut self, script: &mut Script) {
-        let opcode = script.pick(&[WorkOpcode::SEND, WorkOpcode::SEND_IMM, WorkOpcode::WRITE, WorkOpcode::WRITE_IMM]);
-        let length = script.pick(&[0, 1, 8, 255, 256, 257, 700]);
+        let opcode = script.pick(&OPCODES);
+        let atomic = matches!(opcode, WorkOpcode::CMP_SWAP | WorkOpcode::FETCH_ADD);
+        let length = if atomic { 8 } else { script.pick(&[0, 1, 8, 255, 256, 257, 700, 1500]) };
         let number = self.sent.len() as u64;
         // Each request has a source of its own: it may be read as often as it takes.
-        let source = 0xa000 + number * 0x300;
+        let source = 0x9000 + number * 0x600;
         let data = pattern(length as usize, number + 1);
         let host = &mut self.world.fabric.a;
         host.port.put(BUFFER + source, &data);
@@ -112,17 +126,49 @@ impl Run {
         let cut = u64::from(script.byte()).min(length.into());
         let parts = [(VIRTUAL + source, cut as u32), (VIRTUAL + source + cut, length - cut as u32)];
         request.elements = parts.map(|(address, length)| (address, length, ATTACKED_KEY)).to_vec();
-        let at = u64::from(script.u16()) % (TARGET - 1024);
+        let mut at = u64::from(script.u16()) % (TARGET - 2048);
+        if atomic {
+            at &= !7;
+        }
         request.remote = (VIRTUAL + at, ATTACKED_KEY);
         request.immediate = number as u32;
         let signaled = script.byte() & 1 == 0;
-        request.flags = u8::from(signaled);
+        // What a READ finds is known only if nothing later overtakes it.
+        request.flags =
+            u8::from(signaled) | if self.sent.iter().any(|sent| sent.fetched.is_some()) { WQE_FENCE } else { 0 };
+        let fetched = self.act_on_shadow(script, &mut request, at as usize, &data);
+        let host = &mut self.world.fabric.a;
         let index = host.of(host.qpn).send;
         host.send(&request);
-        if matches!(opcode, WorkOpcode::WRITE | WorkOpcode::WRITE_IMM) {
-            self.shadow[at as usize..at as usize + data.len()].copy_from_slice(&data);
+        let fetched = fetched.map(|bytes| (source, bytes));
+        self.sent.push(Sent { opcode, length, signaled, index, fetched });
+    }
+
+    /// Does to the shadow copy what the request does to memory; what it brings back is the result.
+    fn act_on_shadow(&mut self, script: &mut Script, request: &mut Request, at: usize, data: &[u8]) -> Option<Vec<u8>> {
+        let place = &mut self.shadow[at..at + data.len()];
+        let found = place.to_vec();
+        let word = found.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        match request.opcode {
+            WorkOpcode::WRITE | WorkOpcode::WRITE_IMM => {
+                place.copy_from_slice(data);
+                return None;
+            }
+            WorkOpcode::READ => {}
+            WorkOpcode::FETCH_ADD => {
+                request.operands = (script.u64(), 0);
+                place.copy_from_slice(&word.wrapping_add(request.operands.0).to_le_bytes());
+            }
+            WorkOpcode::CMP_SWAP => {
+                let holds = script.byte() & 1 == 0;
+                request.operands = (script.u64(), if holds { word } else { !word });
+                if holds {
+                    place.copy_from_slice(&request.operands.0.to_le_bytes());
+                }
+            }
+            _ => return None,
         }
-        self.sent.push(Sent { opcode, length, signaled, index });
+        Some(found)
     }
 
     /// What the wire does with the next frame from `side`.
@@ -182,7 +228,7 @@ impl Run {
             .sent
             .iter()
             .enumerate()
-            .filter(|(_, sent)| sent.opcode != WorkOpcode::WRITE)
+            .filter(|(_, sent)| sent.opcode != WorkOpcode::WRITE && sent.fetched.is_none())
             .map(|(number, sent)| {
                 let immediate = if sent.opcode == WorkOpcode::SEND { 0 } else { number as u32 };
                 (0, sent.length, immediate)
@@ -193,6 +239,12 @@ impl Run {
         let indices: Vec<_> = receives.iter().map(|cqe| usize::from(cqe.wqe_index.get())).collect();
         prop_assert_eq!(indices, (0..receives.len()).collect::<Vec<_>>());
         prop_assert!(self.world.fabric.b.port.slice(BUFFER, TARGET as usize) == self.shadow, "the data");
+        for (number, sent) in self.sent.iter().enumerate() {
+            if let Some((place, expected)) = &sent.fetched {
+                let found = self.world.fabric.a.port.slice(BUFFER + place, expected.len());
+                prop_assert!(found == expected, "what request {} brought: {:?}", number, sent.opcode);
+            }
+        }
         self.world.check_canaries()?;
         self.world.check_witness()
     }

@@ -8,7 +8,15 @@ use crate::rig::*;
 use proptest::prelude::*;
 use rnic_abi::{WorkOpcode, doorbell};
 
-const OPCODES: [WorkOpcode; 4] = [WorkOpcode::SEND, WorkOpcode::SEND_IMM, WorkOpcode::WRITE, WorkOpcode::WRITE_IMM];
+const OPCODES: [WorkOpcode; 7] = [
+    WorkOpcode::SEND,
+    WorkOpcode::SEND_IMM,
+    WorkOpcode::WRITE,
+    WorkOpcode::WRITE_IMM,
+    WorkOpcode::READ,
+    WorkOpcode::CMP_SWAP,
+    WorkOpcode::FETCH_ADD,
+];
 
 pub(super) fn body(bytes: &[u8]) -> Result<(), TestCaseError> {
     let mut world = World::new(EngineConfig { fetched_wqes: 64, ..EngineConfig::default() });
@@ -44,6 +52,12 @@ fn request(script: &mut Script, host: &mut Host) {
     request.flags = script.byte() & 7;
     let (address, _, key) = element(script);
     request.remote = (address, key);
+    if matches!(request.opcode, WorkOpcode::CMP_SWAP | WorkOpcode::FETCH_ADD) && script.byte() & 3 != 0 {
+        // Mostly one that the device takes.
+        request.elements.truncate(1);
+        request.elements.iter_mut().for_each(|element| element.1 = 8);
+        request.remote.0 &= !7;
+    }
     if script.byte() & 7 == 0 {
         request.inline = Some(script.bytes(60));
     }

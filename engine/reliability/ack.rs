@@ -30,17 +30,24 @@ impl Engine {
         syndrome: Syndrome,
         msn: Msn,
     ) {
-        let half = &context.requester;
-        let outstanding = !psn.is_before(half.unacked_psn) && psn.is_before(half.fresh_psn);
-        if !outstanding && !planted("ghost_acknowledgements_count") {
+        if !self.is_outstanding(context, psn) && !planted("ghost_acknowledgements_count") {
             self.counters.ghost_acks += 1;
             return;
         }
-        if msn.is_after(half.message_count) {
+        if msn.is_after(context.requester.message_count) {
             self.msn_disagrees(host, qpn, msn);
         }
+        let next = if matches!(syndrome, Syndrome::Ack { .. }) { psn.next() } else { psn };
+        let awaited = self.awaited_psn(qpn, context).filter(|_| !planted("passed_over_reads_complete"));
+        if let Some(awaited) = awaited.filter(|awaited| next.is_after(*awaited)) {
+            if !matches!(syndrome, Syndrome::Reserved(_)) {
+                self.advance(host, qpn, context, awaited, msn);
+                self.passed_over(host, qpn, context, awaited);
+            }
+            return;
+        }
         match syndrome {
-            Syndrome::Ack { .. } => self.advance(host, qpn, context, psn.add(1), msn),
+            Syndrome::Ack { .. } => self.advance(host, qpn, context, next, msn),
             Syndrome::RnrNak { timer } => {
                 self.advance(host, qpn, context, psn, msn);
                 self.receiver_not_ready(host, qpn, context, psn, timer);
@@ -54,10 +61,17 @@ impl Engine {
         }
     }
 
+    /// It answers something that has left and is not acknowledged.
+    pub(crate) fn is_outstanding(&self, context: &QpContext, psn: Psn) -> bool {
+        let half = &context.requester;
+        !psn.is_before(half.unacked_psn) && psn.is_before(half.fresh_psn)
+    }
+
     /// Everything before `next` has arrived.
-    fn advance(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext, next: Psn, msn: Msn) {
+    pub(crate) fn advance(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext, next: Psn, msn: Msn) {
         if next.compare(context.requester.unacked_psn) > 0 {
             context.requester.unacked_psn = next;
+            context.requester.response_gap = false;
             context.requester.retries_left = context.requester.retry_cnt;
             context.requester.rnr_retries_left = context.requester.rnr_retry;
             if context.requester.send_psn.is_before(next) {
@@ -86,7 +100,7 @@ impl Engine {
     }
 
     /// The peer's receiver was not ready, and the time it asked for is not over.
-    fn waits_for_receiver(&self, qpn: Qpn) -> bool {
+    pub(crate) fn waits_for_receiver(&self, qpn: Qpn) -> bool {
         self.queue_pairs.get(qpn).is_some_and(|qp| qp.deadlines.due_ns(Timer::Rnr).is_some())
     }
 

@@ -16,6 +16,10 @@ pub(crate) struct ReplayEntry {
     pub packets: u32,
     /// The message's number: what the peer's MSN must reach.
     pub message: Msn,
+    /// A READ or an atomic: it ends with its response.
+    pub awaits_response: bool,
+    /// It was asked for again from somewhere behind its first packet.
+    pub restarted: bool,
 }
 
 impl ReplayEntry {
@@ -37,12 +41,17 @@ impl ReplayEntry {
 #[derive(Debug, Default)]
 pub(crate) struct ReplayBuffer {
     entries: VecDeque<ReplayEntry>,
+    /// Of those, the ones that await a response: their first PSNs.
+    awaiting: VecDeque<Psn>,
     /// Where the next packet's message was last found.
     hint: usize,
 }
 
 impl ReplayBuffer {
     pub fn push(&mut self, entry: ReplayEntry) {
+        if entry.awaits_response {
+            self.awaiting.push_back(entry.first_psn);
+        }
         self.entries.push_back(entry);
     }
 
@@ -60,7 +69,26 @@ impl ReplayBuffer {
 
     pub fn pop_front(&mut self) -> Option<ReplayEntry> {
         self.hint = self.hint.saturating_sub(1);
-        self.entries.pop_front()
+        let entry = self.entries.pop_front()?;
+        if entry.awaits_response {
+            self.awaiting.pop_front();
+        }
+        Some(entry)
+    }
+
+    /// READs and atomics that are outstanding.
+    pub fn awaiting(&self) -> usize {
+        self.awaiting.len()
+    }
+
+    /// Where the oldest outstanding READ or atomic begins.
+    pub fn first_awaiting(&self) -> Option<Psn> {
+        self.awaiting.front().copied()
+    }
+
+    /// The entry of the message that holds `psn`, to change it.
+    pub fn find_mut(&mut self, psn: Psn) -> Option<&mut ReplayEntry> {
+        self.entries.iter_mut().find(|entry| entry.contains(psn))
     }
 
     pub fn is_empty(&self) -> bool {

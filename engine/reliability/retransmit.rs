@@ -31,6 +31,7 @@ impl Engine {
             self.retries_exceeded(host, qpn, &mut context);
         } else {
             context.requester.retries_left -= 1;
+            context.requester.response_gap = false;
             let from = context.requester.unacked_psn;
             self.go_back(qpn, &mut context, from);
             self.start_retry_timer(host, qpn, &context);

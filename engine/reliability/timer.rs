@@ -169,7 +169,11 @@ impl Engine {
                 self.counters.local_ack_timeout_err += 1;
                 self.retry_timer_expired(host, qpn);
             }
-            Timer::Rnr | Timer::Rate => self.schedule(qpn),
+            Timer::Rnr => self.schedule(qpn),
+            Timer::Rate => {
+                self.schedule(qpn);
+                self.queue_reply(qpn);
+            }
             Timer::Flush => self.flush(host, qpn),
         }
     }

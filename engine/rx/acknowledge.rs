@@ -1,5 +1,6 @@
 //! Response generation: what the peer is owed. Nothing is sent from here: a [`ResponseDue`] waits with the queue
-//! pair until the transmit side builds it, and a later acknowledgement replaces an earlier one.
+//! pair until the transmit side builds it, behind the READs and atomics that were asked for before; a later
+//! acknowledgement replaces an earlier one.
 
 use crate::blocks::Block;
 use crate::context::queue_pair::QpContext;
@@ -15,8 +16,12 @@ impl Engine {
         self.owe(host, qpn, context, psn, Syndrome::Ack { credits: CreditCode::NONE });
     }
 
-    pub(crate) fn owe(&mut self, host: &mut Host, qpn: Qpn, context: &QpContext, psn: Psn, syndrome: Syndrome) {
+    pub(crate) fn note_response_generation(&mut self, host: &mut Host, qpn: Qpn) {
         self.blocks.touch(host.now_ns, Block::ResponseGeneration, qpn.0);
+    }
+
+    pub(crate) fn owe(&mut self, host: &mut Host, qpn: Qpn, context: &QpContext, psn: Psn, syndrome: Syndrome) {
+        self.note_response_generation(host, qpn);
         let due = ResponseDue { psn, syndrome, msn: context.responder.msn };
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
         if is_ack(syndrome) && qp.owed.is_some_and(|owed| !is_ack(owed.syndrome) && owed.psn.is_after(psn)) {

@@ -8,8 +8,8 @@ use rnic_wire::NakCode;
 /// What was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Opcode sequence, length, or a right that the queue pair does not have.
-    InvalidRequest,
+    /// Opcode sequence, length, alignment, a right that the queue pair does not have, or one request too many.
+    InvalidRequest(Diagnostic),
     /// The message is longer than its receive work request.
     ReceiveTooSmall,
     /// The rkey does not allow it.
@@ -41,7 +41,7 @@ pub(crate) struct Consequence {
 impl Fault {
     pub fn consequence(self) -> Consequence {
         let (nak, receive_status, tells, diagnostic) = match self {
-            Self::InvalidRequest => (NakCode::INVALID_REQUEST, None, Tells::RequestError, Diagnostic::InvalidRequest),
+            Self::InvalidRequest(rule) => (NakCode::INVALID_REQUEST, None, Tells::RequestError, rule),
             Self::ReceiveTooSmall => {
                 (NakCode::INVALID_REQUEST, Some(Status::LocalLength), Tells::RequestError, Diagnostic::ReceiveTooSmall)
             }

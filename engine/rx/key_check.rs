@@ -1,7 +1,7 @@
 //! The key check on the receiving side: may the payload be placed, and where?
 //!
-//! A WRITE's rkey is checked for the whole range of its RETH at the first packet; a zero-length WRITE names
-//! nothing that could be checked. A SEND's elements are checked like any local memory.
+//! The rkey of a WRITE or a READ is checked for the whole range of its RETH at the first packet; a range of no bytes
+//! names nothing that could be checked. A SEND's elements are checked like any local memory.
 
 use super::fault::Fault;
 use super::opcode_check::{Arrival, Message};
@@ -14,6 +14,7 @@ use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::{Stop, Waiter};
 use rnic_abi::Diagnostic;
+use rnic_abi::work_request::ATOMIC_BYTES;
 use rnic_pcie::Cause;
 
 /// Where an arrival's payload goes: only this reaches `scatter`.
@@ -43,8 +44,17 @@ impl Engine {
         match arrival.message {
             Message::Write { address, rkey, length_bytes } => {
                 let accessor = Accessor { pdn: context.pdn, right: Right::RemoteWrite, cause, waiter };
-                let mut elements = ScatterList::new();
-                elements.push(Element { address, length_bytes, key: rkey });
+                let elements = [Element { address, length_bytes, key: rkey }];
+                self.authorize_elements(host, qpn, &elements, arrival, &accessor)
+            }
+            Message::Read { address, rkey, length_bytes } => {
+                let accessor = Accessor { pdn: context.pdn, right: Right::RemoteRead, cause, waiter };
+                let elements = [Element { address, length_bytes, key: rkey }];
+                self.authorize_elements(host, qpn, &elements, arrival, &accessor)
+            }
+            Message::Atomic { address, rkey, .. } => {
+                let accessor = Accessor { pdn: context.pdn, right: Right::RemoteAtomic, cause, waiter };
+                let elements = [Element { address, length_bytes: ATOMIC_BYTES, key: rkey }];
                 self.authorize_elements(host, qpn, &elements, arrival, &accessor)
             }
             Message::Send => {
@@ -79,7 +89,7 @@ impl Engine {
     ) -> Checked<Authorized> {
         let kept = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.receive_plan.take());
         let mut plan = kept.map_or_else(Plan::default, |plan| *plan);
-        let whole_range = arrival.first && matches!(arrival.message, Message::Write { .. });
+        let whole_range = arrival.first && arrival.message != Message::Send;
         let mut resolved = Ok(());
         if whole_range {
             resolved = self.check_elements(host, elements, accessor, &mut plan);
@@ -98,14 +108,14 @@ impl Engine {
             }
             Err(Stop::Broken(diagnostic)) => Err(Refused::Fault(Fault::LocalOperation(diagnostic))),
             Err(Stop::Refused(refusal)) => Err(Refused::Fault(match arrival.message {
-                Message::Write { .. } => Fault::RemoteAccess(self.remote_refusal(refusal)),
                 Message::Send => Fault::LocalProtection(self.local_refusal(refusal)),
+                _ => Fault::RemoteAccess(self.remote_refusal(refusal)),
             })),
         }
     }
 
     /// Counts a refusal of a remote key and names its rule.
-    fn remote_refusal(&mut self, refusal: Refusal) -> Diagnostic {
+    pub(crate) fn remote_refusal(&mut self, refusal: Refusal) -> Diagnostic {
         match refusal {
             Refusal::Invalid => {
                 self.counters.rkey_invalid += 1;

@@ -2,19 +2,26 @@
 //!
 //! In: a packet in sequence. Out: an [`Arrival`]: what the packet adds to which message. Errors are the peer's.
 
+use super::atomic_reply::Modify;
 use super::fault::Fault;
 use crate::context::queue_pair::{Inbound, QpContext};
 use crate::numbers::Key;
 use crate::rx::psn_check::InSequence;
-use rnic_abi::command::ACCESS_REMOTE_WRITE;
+use rnic_abi::Diagnostic;
+use rnic_abi::command::{ACCESS_REMOTE_ATOMIC, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE};
 use rnic_abi::limits::MAX_MESSAGE_BYTES;
-use rnic_wire::{Headers, Operation};
+use rnic_abi::work_request::ATOMIC_BYTES;
+use rnic_wire::{Headers, Operation, psn};
+
+const INVALID: Fault = Fault::InvalidRequest(Diagnostic::InvalidRequest);
 
 /// What a packet is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     Send,
     Write { address: u64, rkey: Key, length_bytes: u32 },
+    Read { address: u64, rkey: Key, length_bytes: u32 },
+    Atomic { address: u64, rkey: Key, modify: Modify },
 }
 
 /// What a packet brings.
@@ -35,15 +42,21 @@ impl Arrival {
     pub fn completes_receive(&self) -> bool {
         self.last && (self.message == Message::Send || self.immediate.is_some())
     }
+
+    /// A message of one packet without payload.
+    pub const fn whole(message: Message) -> Self {
+        Self { message, offset: 0, length_bytes: 0, first: true, last: true, immediate: None, solicited: false }
+    }
 }
 
 pub(crate) fn check(context: &QpContext, in_sequence: &InSequence<'_, '_>) -> Result<Arrival, Fault> {
     let packet = in_sequence.0;
     let info = packet.description;
     let (first, last) = (info.position.starts_message(), info.position.ends_message());
-    let length_bytes = packet.payload.len() as u32;
+    let payload_bytes = packet.payload.len() as u32;
     let (message, offset) = message_of(context, in_sequence, info.operation, first)?;
-    check_length(context, &message, offset, length_bytes, first, last)?;
+    check_length(context, &message, offset, payload_bytes, first, last)?;
+    let length_bytes = if matches!(message, Message::Atomic { .. }) { ATOMIC_BYTES } else { payload_bytes };
     let immediate =
         info.headers.contains(Headers::IMMDT).then(|| u32::from_be_bytes(packet.headers.extension.immdt.immediate));
     let solicited = last && packet.headers.bth.solicited_event;
@@ -63,12 +76,29 @@ fn message_of(
             Ok((Message::Send, received_bytes))
         }
         (Operation::Write | Operation::WriteImmediate, true, Inbound::None) => {
-            if context.access & ACCESS_REMOTE_WRITE == 0 {
-                return Err(Fault::InvalidRequest);
-            }
+            allowed(context, ACCESS_REMOTE_WRITE)?;
             let reth = &extension.reth;
             let (address, rkey) = (reth.virtual_address, Key(reth.remote_key));
             Ok((Message::Write { address, rkey, length_bytes: reth.dma_length }, 0))
+        }
+        (Operation::ReadRequest, true, Inbound::None) => {
+            allowed(context, ACCESS_REMOTE_READ)?;
+            let reth = &extension.reth;
+            let (address, rkey) = (reth.virtual_address, Key(reth.remote_key));
+            Ok((Message::Read { address, rkey, length_bytes: reth.dma_length }, 0))
+        }
+        (Operation::CompareSwap | Operation::FetchAdd, true, Inbound::None) => {
+            allowed(context, ACCESS_REMOTE_ATOMIC)?;
+            let atomic = &extension.atomic_eth;
+            if !atomic.virtual_address.is_multiple_of(ATOMIC_BYTES.into()) {
+                return Err(Fault::InvalidRequest(Diagnostic::AtomicAlignment));
+            }
+            let modify = match operation {
+                Operation::FetchAdd => Modify::FetchAdd { add: atomic.swap_or_add },
+                _ => Modify::CompareSwap { compare: atomic.compare, swap: atomic.swap_or_add },
+            };
+            let (address, rkey) = (atomic.virtual_address, Key(atomic.remote_key));
+            Ok((Message::Atomic { address, rkey, modify }, 0))
         }
         (
             Operation::Write | Operation::WriteImmediate,
@@ -77,8 +107,13 @@ fn message_of(
         ) => Ok((Message::Write { address, rkey, length_bytes }, received_bytes.into())),
         // Middle without first, first inside a message, another operation inside a message, or one that this
         // responder does not do.
-        _ => Err(Fault::InvalidRequest),
+        _ => Err(INVALID),
     }
+}
+
+/// The queue pair grants the right; the key is another matter.
+const fn allowed(context: &QpContext, right: u32) -> Result<(), Fault> {
+    if context.access & right == 0 { Err(INVALID) } else { Ok(()) }
 }
 
 /// First and middle packets are full, and so have no pad (what is padded was whole words when it was parsed); a last one holds something; a WRITE's bytes are as many as its RETH says.
@@ -99,9 +134,14 @@ fn check_length(
     let end = offset + u64::from(length);
     let total = match message {
         Message::Send => end <= MAX_MESSAGE_BYTES.into(),
+        // Its responses have to fit into half of the PSNs, or no duplicate could be told from a request of the future.
+        Message::Read { length_bytes, .. } => {
+            length == 0 && *length_bytes <= MAX_MESSAGE_BYTES && context.packets_of(*length_bytes) < psn::MODULUS / 2
+        }
+        Message::Atomic { .. } => length == 0,
         Message::Write { length_bytes, .. } if *length_bytes > MAX_MESSAGE_BYTES => false,
         Message::Write { length_bytes, .. } if last => end == u64::from(*length_bytes),
         Message::Write { length_bytes, .. } => end <= u64::from(*length_bytes),
     };
-    if fits && total { Ok(()) } else { Err(Fault::InvalidRequest) }
+    if fits && total { Ok(()) } else { Err(INVALID) }
 }

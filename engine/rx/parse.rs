@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::{Stop, Waiter};
+use crate::queues::AtomicRead;
 use rnic_pcie::Cause;
 use rnic_wire::bth::DEFAULT_PARTITION_KEY;
 use rnic_wire::{Drop, Frame, IcrcCheck, IcrcState, Network, ParsedPacket, Transport, parse};
@@ -100,6 +101,9 @@ impl Engine {
             && let Some(qp) = self.queue_pairs.get_mut(qpn)
         {
             qp.receive_plan = None;
+            if qp.atomic != AtomicRead::Idle {
+                self.end_atomic(qpn);
+            }
         }
         ran
     }
@@ -126,8 +130,7 @@ impl Engine {
             return Ok(());
         }
         let ran = if packet.description.operation.is_response() {
-            self.response(host, qpn, &mut context, &packet);
-            Ok(())
+            self.response(host, qpn, &mut context, &packet)
         } else {
             self.request(host, qpn, &mut context, &packet)
         };

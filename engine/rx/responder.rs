@@ -4,11 +4,13 @@
 use super::fault::Fault;
 use super::key_check::Refused;
 use super::opcode_check::{self, Arrival, Message};
+use super::read_reply::AcceptedRead;
 use crate::context::queue_pair::{Inbound, QpContext};
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::Stop;
+use rnic_pcie::Cause;
 use rnic_wire::{ParsedPacket, Psn, RnrTimer, Syndrome};
 
 impl Engine {
@@ -20,7 +22,7 @@ impl Engine {
         context: &mut QpContext,
         packet: &ParsedPacket<'_>,
     ) -> Result<(), Stop> {
-        let Some(in_sequence) = self.check_psn(host, qpn, context, packet) else { return Ok(()) };
+        let Some(in_sequence) = self.check_psn(host, qpn, context, packet)? else { return Ok(()) };
         let arrival = match opcode_check::check(context, &in_sequence) {
             Ok(arrival) => arrival,
             Err(fault) => {
@@ -28,12 +30,48 @@ impl Engine {
                 return Ok(());
             }
         };
-        self.execute(host, qpn, context, packet, &arrival)?;
+        match arrival.message {
+            Message::Send | Message::Write { .. } => self.place(host, qpn, context, packet, &arrival)?,
+            Message::Read { .. } | Message::Atomic { .. } => self.answer(host, qpn, context, packet, &arrival)?,
+        }
         self.note_established(host, qpn, context);
         Ok(())
     }
 
-    fn execute(
+    /// A READ or an atomic: a place to remember it in, the key, its execution.
+    fn answer(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        context: &mut QpContext,
+        packet: &ParsedPacket<'_>,
+        arrival: &Arrival,
+    ) -> Result<(), Stop> {
+        let psn = packet.headers.bth.psn;
+        let executed = match self.rd_atomic_resource(host, qpn, context, psn)? {
+            Err(fault) => Err(fault),
+            Ok(remembered) => match (self.authorize(host, qpn, context, arrival, psn.get()), arrival.message) {
+                (Err(Refused::Blocked), _) => return Err(Stop::Blocked),
+                (Err(Refused::Fault(fault)), _) => Err(fault),
+                (Ok(authorized), Message::Atomic { modify, .. }) => {
+                    self.execute_atomic(host, qpn, context, modify, psn, &authorized, remembered)?
+                }
+                (Ok(_), Message::Read { address, rkey, length_bytes }) => {
+                    let read = AcceptedRead { address, rkey, length_bytes };
+                    self.accept_read(host, qpn, context, &read, psn, remembered);
+                    Ok(())
+                }
+                (Ok(_), Message::Send | Message::Write { .. }) => Ok(()),
+            },
+        };
+        if let Err(fault) = executed {
+            self.responder_fault(host, qpn, context, psn, fault, false);
+        }
+        Ok(())
+    }
+
+    /// A SEND or a WRITE: its bytes go to host memory.
+    fn place(
         &mut self,
         host: &mut Host,
         qpn: Qpn,
@@ -68,7 +106,8 @@ impl Engine {
                 return Ok(());
             }
         };
-        self.scatter(host, qpn, &authorized, packet.payload, psn.get());
+        let cause = Cause::Packet { qpn: qpn.0, psn: psn.get(), attempt: 0 };
+        self.scatter(host, qpn, &authorized, packet.payload, cause);
         self.advance_responder(context, arrival);
         if packet.headers.bth.ack_req {
             self.owe_ack(host, qpn, context, psn);
@@ -82,17 +121,16 @@ impl Engine {
     /// The packet is executed: the next PSN is expected, and the message has grown or is complete.
     fn advance_responder(&mut self, context: &mut QpContext, arrival: &Arrival) {
         let half = &mut context.responder;
-        half.expected_psn = half.expected_psn.add(1);
-        half.nak_outstanding = false;
         if arrival.last {
             self.counters.executed_messages += 1;
-            half.msn = half.msn.add(1);
-            half.inbound = Inbound::None;
-            return;
+            return half.message_arrived(1);
         }
+        half.expected_psn = half.expected_psn.next();
+        half.nak_outstanding = false;
         let received = arrival.offset + u64::from(arrival.length_bytes);
         half.inbound = match arrival.message {
             Message::Send => Inbound::Send { received_bytes: received },
+            Message::Read { .. } | Message::Atomic { .. } => Inbound::None,
             Message::Write { address, rkey, length_bytes } => {
                 Inbound::Write { address, rkey, length_bytes, received_bytes: received as u32 }
             }
@@ -100,7 +138,7 @@ impl Engine {
     }
 
     /// What a fault means for the peer, the driver and the queue pair: see [`Fault::consequence`].
-    fn responder_fault(
+    pub(crate) fn responder_fault(
         &mut self,
         host: &mut Host,
         qpn: Qpn,
@@ -111,7 +149,7 @@ impl Engine {
     ) {
         let consequence = fault.consequence();
         match fault {
-            Fault::InvalidRequest | Fault::ReceiveTooSmall => self.counters.resp_local_invalid_request += 1,
+            Fault::InvalidRequest(_) | Fault::ReceiveTooSmall => self.counters.resp_local_invalid_request += 1,
             Fault::RemoteAccess(_) => self.counters.resp_remote_access_errors += 1,
             Fault::LocalProtection(_) | Fault::LocalOperation(_) => self.counters.resp_local_operation_errors += 1,
         }
@@ -120,6 +158,11 @@ impl Engine {
         if let Some(status) = consequence.receive_status.filter(|_| uses_receive) {
             self.fail_receive(host, qpn, status, consequence.diagnostic);
         }
+        // The peer hears of its fault behind the answers of what it asked for before.
+        let replies = self.queue_pairs.get_mut(qpn).map(|qp| std::mem::take(&mut qp.replies));
         self.enter_error(host, qpn, context, consequence.event(qpn));
+        if let (Some(qp), Some(replies)) = (self.queue_pairs.get_mut(qpn), replies) {
+            qp.replies = replies;
+        }
     }
 }

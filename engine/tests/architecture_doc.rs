@@ -137,6 +137,8 @@ fn send_examples() -> Vec<(&'static str, u16, SendWork)> {
         immediate: 0,
         remote_address: 0,
         rkey: Key(0),
+        swap_or_add: 0,
+        compare: 0,
         length_bytes: 0,
         slots: 1,
         body: Body::Gather(Default::default()),

@@ -46,6 +46,10 @@ impl Engine {
     }
 
     fn elements_of(&self, segment: &Segment) -> Option<ScatterList> {
+        // What a READ or an atomic brings is checked when it has come.
+        if segment.awaits_response {
+            return None;
+        }
         match &self.wqes.get(segment.wqe)?.work.as_ref().ok()?.body {
             Body::Gather(elements) => Some(elements.clone()),
             Body::Inline(_) => None,

@@ -10,9 +10,11 @@ use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::Stop;
 use crate::reliability::ResponseDue;
+use crate::reliability::reply::ReplyPacket;
 use rnic_abi::Diagnostic;
 use rnic_wire::{
-    Aeth, Bth, Extension, Frame, Gid, ImmDt, LinkHeaders, Network, Opcode, Psn, Reth, RoceHeaders, Vlan, emit, udp,
+    Aeth, AtomicAckEth, AtomicEth, Bth, CreditCode, Extension, Frame, Gid, ImmDt, LinkHeaders, Msn, Network, Opcode,
+    Psn, Reth, RoceHeaders, Syndrome, Vlan, emit, udp,
 };
 use std::ops::Range;
 
@@ -34,11 +36,25 @@ impl Engine {
         if work.operation.is_write() && segment.first {
             extension.reth =
                 Reth { virtual_address: work.remote_address, remote_key: work.rkey.0, dma_length: work.length_bytes };
+        } else if work.operation == Operation::Read {
+            // What is missing: everything, or the rest after a loss.
+            extension.reth = Reth {
+                virtual_address: work.remote_address.wrapping_add(segment.offset),
+                remote_key: work.rkey.0,
+                dma_length: (u64::from(work.length_bytes) - segment.offset) as u32,
+            };
+        } else if work.operation.is_atomic() {
+            extension.atomic_eth = AtomicEth {
+                virtual_address: work.remote_address,
+                remote_key: work.rkey.0,
+                swap_or_add: work.swap_or_add,
+                compare: work.compare,
+            };
         }
         if work.operation.has_immediate() && segment.last {
             extension.immdt = ImmDt { immediate: work.immediate.to_be_bytes() };
         }
-        let solicits = work.operation != Operation::Write;
+        let solicits = work.operation != Operation::Write && !work.operation.awaits_response();
         let in_message = segment.psn.compare(segment.first_psn) as u32 + 1;
         let bth = Bth {
             solicited_event: segment.last && work.solicited && solicits,
@@ -66,6 +82,48 @@ impl Engine {
         Ok(())
     }
 
+    /// Lays out one packet of a READ's answer; the payload's place in it is the result.
+    pub(crate) fn build_read_response(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        context: &QpContext,
+        msn: Msn,
+        packet: &ReplyPacket,
+        frame: &mut Frame,
+    ) -> Result<Range<usize>, Stop> {
+        self.blocks.touch(host.now_ns, Block::TxPacketBuild, qpn.0);
+        let opcode = match (packet.first, packet.last) {
+            (true, true) => Opcode::RC_READ_RESPONSE_ONLY,
+            (true, false) => Opcode::RC_READ_RESPONSE_FIRST,
+            (false, false) => Opcode::RC_READ_RESPONSE_MIDDLE,
+            (false, true) => Opcode::RC_READ_RESPONSE_LAST,
+        };
+        let extension = Extension { aeth: acknowledging(msn), ..Extension::default() };
+        let headers = self.headers(qpn, context, bth(opcode, context, packet.psn), extension)?;
+        Ok(emit(&headers, packet.length_bytes as usize, frame))
+    }
+
+    /// Builds the answer of an atomic.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn build_atomic_response(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        context: &QpContext,
+        psn: Psn,
+        msn: Msn,
+        original: u64,
+        frame: &mut Frame,
+    ) -> Result<(), Stop> {
+        self.blocks.touch(host.now_ns, Block::TxPacketBuild, qpn.0);
+        let atomic_ack = AtomicAckEth { original };
+        let extension = Extension { aeth: acknowledging(msn), atomic_ack, ..Extension::default() };
+        let headers = self.headers(qpn, context, bth(Opcode::RC_ATOMIC_ACKNOWLEDGE, context, psn), extension)?;
+        emit(&headers, 0, frame);
+        Ok(())
+    }
+
     fn headers(&self, qpn: Qpn, context: &QpContext, bth: Bth, extension: Extension) -> Result<RoceHeaders, Stop> {
         let av = &context.av;
         let source = self.contexts.gids.get(av.sgid_index).ok_or(Stop::Broken(Diagnostic::ModifyValue))?;
@@ -85,6 +143,10 @@ impl Engine {
             extension,
         })
     }
+}
+
+const fn acknowledging(msn: Msn) -> Aeth {
+    Aeth { syndrome: Syndrome::Ack { credits: CreditCode::NONE }, msn }
 }
 
 /// MigReq is 1: the path is the migrated one, as hardware says it.

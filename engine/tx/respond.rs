@@ -13,6 +13,10 @@ impl Engine {
         while let Some(qpn) = self.responses.pop_front() {
             let Some(qp) = self.queue_pairs.get_mut(qpn) else { continue };
             qp.owed_queued = false;
+            // Answers leave in the order of their requests.
+            if !qp.replies.is_empty() {
+                continue;
+            }
             let Some(due) = qp.owed.take() else { continue };
             let cause = Cause::Packet { qpn: qpn.0, psn: due.psn.get(), attempt: 0 };
             let built = self

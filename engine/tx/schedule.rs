@@ -1,5 +1,6 @@
 //! The scheduler: whose turn it is. In: queue pairs with work. Out: one at a time, in turn, with its context.
 
+use super::segment::Segment;
 use crate::blocks::Block;
 use crate::context::queue_pair::{QpContext, QpState};
 use crate::engine::Engine;
@@ -8,8 +9,11 @@ use crate::numbers::Qpn;
 use crate::pending::{Stop, Waiter};
 use crate::queues::TransmitState;
 use crate::reliability::timer::Timer;
+use rnic_abi::Diagnostic;
 use rnic_pcie::Cause;
-use rnic_wire::Frame;
+use rnic_wire::{Frame, psn};
+
+const HALF_OF_THE_PSNS: u32 = psn::MODULUS / 2;
 
 /// What came of a queue pair's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +88,25 @@ impl Engine {
         });
         let index = wqe.map_or(0, |wqe| wqe.slot_index);
         Cause::Send { qpn: qpn.0, index, count: 1, attempt: 0 }
+    }
+
+    /// Whether a message may begin that has to wait for earlier READs and atomics, or is one. An error is its own.
+    pub(crate) fn may_begin(&self, qpn: Qpn, context: &QpContext, segment: &Segment) -> Result<bool, Stop> {
+        let outstanding = self.queue_pairs.get(qpn).map_or(0, |qp| qp.replay.awaiting());
+        let half = &context.requester;
+        if !segment.awaits_response {
+            return Ok(outstanding == 0);
+        }
+        if half.max_rd_atomic == 0 {
+            return Err(Stop::Broken(Diagnostic::ReadNotEnabled));
+        }
+        if segment.packets >= HALF_OF_THE_PSNS {
+            return Err(Stop::Broken(Diagnostic::ReadTooLong));
+        }
+        let fenced = segment.fence && outstanding > 0;
+        // Further ahead, a PSN could no more be told from one of the past.
+        let in_reach = segment.next_psn.distance_from(half.unacked_psn) < HALF_OF_THE_PSNS;
+        Ok(!fenced && outstanding < usize::from(half.max_rd_atomic) && in_reach)
     }
 
     /// Packets that may leave before an acknowledgement must come.

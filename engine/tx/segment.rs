@@ -28,6 +28,12 @@ pub(crate) struct Segment {
     pub last: bool,
     /// The message has no replay entry yet.
     pub fresh_message: bool,
+    /// The first PSN behind it: a READ takes those of its responses.
+    pub next_psn: Psn,
+    /// A READ or an atomic.
+    pub awaits_response: bool,
+    /// Nothing of it leaves before earlier READs and atomics have ended.
+    pub fence: bool,
     /// 0 for a packet that leaves for the first time.
     pub attempt: u16,
 }
@@ -64,22 +70,20 @@ impl Engine {
     }
 }
 
-/// Packets of a message; one for an empty message.
-pub(crate) fn packets_of(length_bytes: u32, path_mtu_bytes: u32) -> u32 {
-    length_bytes.div_ceil(path_mtu_bytes).max(1)
-}
-
 impl Outgoing<'_> {
     /// The packet that carries `send_psn`.
     fn cut(&self, context: &QpContext) -> Option<Segment> {
         let work = self.wqe.work.as_ref().ok()?;
         let psn = context.requester.send_psn;
         let mtu = context.path_mtu_bytes();
-        let packets = packets_of(work.length_bytes, mtu);
+        let packets = context.packets_of(work.length_bytes);
         let number = psn.distance_from(self.first_psn);
         let offset = u64::from(number) * u64::from(mtu);
         let (first, last) = (number == 0, number + 1 == packets);
         let again = psn.is_before(context.requester.fresh_psn);
+        let awaits_response = work.operation.awaits_response();
+        // A request of what comes back is one packet, wherever in the answer it begins.
+        let (first, last) = (first || awaits_response, last || awaits_response);
         Some(Segment {
             wqe: self.id,
             slot_index: self.wqe.slot_index,
@@ -88,10 +92,17 @@ impl Outgoing<'_> {
             first_psn: self.first_psn,
             packets,
             offset,
-            length_bytes: if last { (u64::from(work.length_bytes) - offset) as u32 } else { mtu },
+            length_bytes: match (awaits_response, last) {
+                (true, _) => 0,
+                (false, true) => (u64::from(work.length_bytes) - offset) as u32,
+                (false, false) => mtu,
+            },
             first,
             last,
             fresh_message: self.fresh,
+            next_psn: if awaits_response { self.first_psn.add(packets) } else { psn.next() },
+            awaits_response,
+            fence: work.fence,
             attempt: if again { context.requester.attempt.max(1) } else { 0 },
         })
     }
@@ -111,5 +122,8 @@ fn opcode(operation: Operation, first: bool, last: bool) -> Opcode {
         (Operation::Write | Operation::WriteImm, false, false) => Opcode::RC_WRITE_MIDDLE,
         (Operation::Write, false, true) => Opcode::RC_WRITE_LAST,
         (Operation::WriteImm, false, true) => Opcode::RC_WRITE_LAST_IMM,
+        (Operation::Read, ..) => Opcode::RC_READ_REQUEST,
+        (Operation::CompareSwap, ..) => Opcode::RC_COMPARE_SWAP,
+        (Operation::FetchAdd, ..) => Opcode::RC_FETCH_ADD,
     }
 }

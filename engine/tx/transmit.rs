@@ -30,6 +30,16 @@ impl Engine {
             return Ok(Turn::Idle);
         }
         let Some(segment) = self.next_segment(qpn, &context) else { return Ok(Turn::Idle) };
+        if segment.fresh_message && (segment.fence || segment.awaits_response) {
+            match self.may_begin(qpn, &context, &segment) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Turn::Idle),
+                Err(stop) => {
+                    self.message_fails(host, qpn, &mut context, &segment, stop);
+                    return Ok(Turn::Idle);
+                }
+            }
+        }
         if !self.gate_open(host, qpn) {
             return Ok(Turn::Idle);
         }
@@ -74,10 +84,13 @@ impl Engine {
             context.requester.message_count = context.requester.message_count.next();
             let message = context.requester.message_count;
             let (wqe, first_psn, packets) = (segment.wqe, segment.first_psn, segment.packets);
-            qp.replay.push(ReplayEntry { wqe, first_psn, packets, message });
+            let awaits_response = segment.awaits_response;
+            qp.replay.push(ReplayEntry { wqe, first_psn, packets, message, awaits_response, restarted: false });
+        } else if segment.awaits_response && segment.psn != segment.first_psn {
+            self.note_restarted(qpn, segment.first_psn);
         }
         self.blocks.touch(host.now_ns, Block::ReplayBuffer, qpn.0);
-        let next = segment.psn.next();
+        let next = segment.next_psn;
         context.requester.send_psn = next;
         if next.is_after(context.requester.fresh_psn) {
             context.requester.fresh_psn = next;
@@ -90,6 +103,9 @@ impl Engine {
     fn message_fails(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext, segment: &Segment, stop: Stop) {
         let (status, diagnostic) = match stop {
             Stop::Refused(refusal) => (Status::LocalProtection, self.local_refusal(refusal)),
+            Stop::Broken(diagnostic @ (Diagnostic::ReadNotEnabled | Diagnostic::ReadTooLong)) => {
+                (Status::LocalQpOperation, diagnostic)
+            }
             // The path, not the message.
             Stop::Broken(Diagnostic::ModifyValue) => (Status::LocalQpOperation, Diagnostic::ModifyValue),
             Stop::Broken(diagnostic) => (Status::LocalProtection, diagnostic),
@@ -115,7 +131,11 @@ impl Engine {
         let Some(wqe) = qp.waiting.front().copied().filter(|_| begins_next) else { return false };
         let Some(Err(diagnostic)) = self.wqes.get(wqe).map(|fetched| &fetched.work) else { return false };
         let diagnostic = *diagnostic;
-        qp.failing = Some(Failing { wqe, psn, status: Status::LocalQpOperation, diagnostic });
+        let status = match diagnostic {
+            Diagnostic::AtomicLength => Status::LocalLength,
+            _ => Status::LocalQpOperation,
+        };
+        qp.failing = Some(Failing { wqe, psn, status, diagnostic });
         self.diagnose(host.now_ns, diagnostic, qpn.0, 0);
         self.fail_if_oldest(host, qpn, context);
         self.store_qp(host, qpn, *context);

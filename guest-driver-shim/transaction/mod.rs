@@ -5,6 +5,7 @@
 //! `close`. Every wait has the spec's limit.
 
 mod buffer;
+mod contents;
 mod operate;
 mod report;
 mod side;

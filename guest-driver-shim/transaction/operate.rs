@@ -54,9 +54,12 @@ impl Side {
             return Err(TransactionError::Spec("the responder posts no operation".into()));
         }
         let remote = match self.spec.fault {
-            _ if !self.spec.operation.is_write() => None,
+            _ if !self.spec.operation.names_remote() => None,
             Some(Fault::BadRkey) => Some(Remote { address: peer.address, rkey: peer.rkey ^ 0xff }),
-            Some(Fault::OutOfBounds) => Some(Remote { address: peer.address.wrapping_add(1), rkey: peer.rkey }),
+            Some(Fault::OutOfBounds) => {
+                let beyond = if self.spec.operation.is_atomic() { 8 } else { 1 };
+                Some(Remote { address: peer.address.wrapping_add(beyond), rkey: peer.rkey })
+            }
             _ => Some(Remote { address: peer.address, rkey: peer.rkey }),
         };
         let message = payload(self.spec.seed, if self.spec.inline { self.spec.length_bytes } else { 0 });
@@ -64,7 +67,11 @@ impl Side {
         let request = SendRequest {
             wr_id: SEND_WR_ID,
             opcode: self.spec.operation.opcode(),
-            payload: if self.spec.inline { Payload::Inline(&message) } else { Payload::Elements(&elements) },
+            payload: match (self.spec.inline, self.spec.operation.is_atomic()) {
+                (true, _) => Payload::Inline(&message),
+                (false, true) => Payload::Atomic(self.spec.operands(), &elements),
+                (false, false) => Payload::Elements(&elements),
+            },
             remote,
             immediate: if self.spec.operation.has_immediate() { self.spec.immediate } else { 0 },
             signaled: self.spec.signaled,
@@ -78,8 +85,8 @@ impl Side {
         Ok(())
     }
 
-    /// Waits for this side's completion, if it gets one: its event first when the queue is armed. A responder of a
-    /// plain write waits for the bytes.
+    /// Waits for this side's completion, if it gets one: its event first when the queue is armed. Who gets none and is
+    /// brought something waits for the bytes.
     pub fn wait(&mut self) -> Result<()> {
         let (cqn, posted) = self.objects("wait").map(|objects| (objects.cqn, objects.posted))?;
         if self.role == Role::Requester && !posted {
@@ -93,7 +100,7 @@ impl Side {
             }
             let completion = self.device.wait_completion(cqn, self.spec.limit())?;
             self.report.completion = Some(completion.into());
-        } else if self.role == Role::Responder && self.spec.fault.is_none() {
+        } else if self.spec.fault.is_none() {
             self.wait_for_bytes()?;
         }
         Ok(())
@@ -108,7 +115,7 @@ impl Side {
     }
 
     fn wait_for_bytes(&mut self) -> Result<()> {
-        let expected = payload(self.spec.seed, self.spec.length_bytes);
+        let expected = self.spec.expected(self.role);
         let start = Instant::now();
         while self.received()?.0 != expected {
             if start.elapsed() >= self.spec.limit() {
@@ -164,10 +171,7 @@ impl Side {
 
     fn verify_memory(&mut self, faults: &mut Vec<String>) -> Result<()> {
         let (message, around) = self.received()?;
-        let expected = match (self.role, self.spec.fault) {
-            (Role::Responder, Some(_)) => vec![CANARY; message.len()],
-            _ => payload(self.spec.seed, self.spec.length_bytes),
-        };
+        let expected = self.spec.expected(self.role);
         if let Some(at) = message.iter().zip(&expected).position(|(found, expected)| found != expected) {
             let bytes = (message[at], expected[at]);
             faults.push(format!("byte {at} of the message is {:#04x} instead of {:#04x}", bytes.0, bytes.1));

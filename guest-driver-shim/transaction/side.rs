@@ -1,12 +1,13 @@
 //! A side from its opening to its connection, and its end.
 
-use super::buffer::{HostBuffer, payload};
+use super::buffer::HostBuffer;
 use super::report::{Report, Transition, given, state_name};
-use super::spec::{Fault, Role, TransactionSpec};
+use super::spec::{Fault, Operation, Role, TransactionSpec};
 use crate::backing::Backing;
 use crate::exchange::Endpoint;
 use crate::verbs::*;
 use rnic_abi::command::*;
+use rnic_abi::work_request::ATOMIC_BYTES;
 
 /// The vector of completion events; 0 is that of asynchronous ones.
 const COMPLETION_VECTOR: u16 = 1;
@@ -58,8 +59,14 @@ fn check_spec(spec: &TransactionSpec) -> Result<()> {
     if !(1..=8).contains(&spec.elements) {
         return refuse(format!("{} elements are not 1 to 8", spec.elements));
     }
-    if spec.fault.is_some() && (!spec.operation.is_write() || spec.length_bytes == 0) {
-        return refuse(format!("{:?} needs a write of at least one byte", spec.fault));
+    if spec.fault.is_some() && (!spec.operation.names_remote() || spec.length_bytes == 0) {
+        return refuse(format!("{:?} needs at least one byte of the peer's memory", spec.fault));
+    }
+    if spec.operation.is_atomic() && spec.length_bytes != ATOMIC_BYTES {
+        return refuse(format!("an atomic works on {ATOMIC_BYTES} bytes, not {}", spec.length_bytes));
+    }
+    if spec.inline && spec.operation.fetches() {
+        return refuse(format!("{:?} has no payload that could be inline", spec.operation));
     }
     Ok(())
 }
@@ -128,10 +135,7 @@ impl Side {
         let described = buffer.region(self.region_access());
         self.report.pages.clone_from(&described.pages);
         let region = self.device.register_memory(pd, described)?;
-        if self.role == Role::Requester {
-            let message = payload(self.spec.seed, self.spec.length_bytes);
-            buffer.write_message(self.device.backing(), &message)?;
-        }
+        buffer.write_message(self.device.backing(), &self.spec.initial(self.role))?;
         let qpn = self.device.create_queue_pair(QpSpec {
             qpn: Some(self.spec.own_qpn(self.role)),
             pd,
@@ -154,7 +158,7 @@ impl Side {
         };
         (self.report.cqn, self.report.eqn, self.report.key) = (cqn.0, eqn.0, region.key);
         self.objects = Some(Objects { eqn, cqn, qpn, pd, buffer, region, posted: false });
-        self.modify(init_attributes(ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE))?;
+        self.modify(init_attributes(ACCESS_LOCAL_WRITE | self.remote_right()))?;
         if self.role == Role::Responder && self.spec.operation.consumes_receive() {
             self.post_receive()?;
         }
@@ -212,9 +216,19 @@ impl Side {
 
     fn region_access(&self) -> u32 {
         match (self.role, self.spec.fault) {
-            (Role::Responder, Some(Fault::NoRemoteWrite)) => ACCESS_LOCAL_WRITE,
-            (Role::Responder, _) => ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE,
+            (Role::Responder, Some(Fault::NoRemoteRight)) => ACCESS_LOCAL_WRITE,
+            (Role::Responder, _) => ACCESS_LOCAL_WRITE | self.remote_right(),
+            (Role::Requester, _) if self.spec.operation.fetches() => ACCESS_LOCAL_WRITE,
             (Role::Requester, _) => 0,
+        }
+    }
+
+    /// What the peer may do here.
+    fn remote_right(&self) -> u32 {
+        match self.spec.operation {
+            Operation::Read => ACCESS_REMOTE_READ,
+            Operation::CompareSwap | Operation::FetchAdd => ACCESS_REMOTE_ATOMIC,
+            _ => ACCESS_REMOTE_WRITE,
         }
     }
 

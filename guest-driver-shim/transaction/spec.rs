@@ -22,6 +22,9 @@ pub enum Operation {
     WriteImm,
     Send,
     SendImm,
+    Read,
+    CompareSwap,
+    FetchAdd,
 }
 
 impl Operation {
@@ -31,11 +34,28 @@ impl Operation {
             Self::WriteImm => WorkOpcode::WRITE_IMM,
             Self::Send => WorkOpcode::SEND,
             Self::SendImm => WorkOpcode::SEND_IMM,
+            Self::Read => WorkOpcode::READ,
+            Self::CompareSwap => WorkOpcode::CMP_SWAP,
+            Self::FetchAdd => WorkOpcode::FETCH_ADD,
         }
     }
 
     pub fn is_write(self) -> bool {
         matches!(self, Self::Write | Self::WriteImm)
+    }
+
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Self::CompareSwap | Self::FetchAdd)
+    }
+
+    /// It names memory of the peer.
+    pub fn names_remote(self) -> bool {
+        self.is_write() || self.fetches()
+    }
+
+    /// Something comes back from the peer's memory.
+    pub fn fetches(self) -> bool {
+        self == Self::Read || self.is_atomic()
     }
 
     pub fn has_immediate(self) -> bool {
@@ -44,20 +64,21 @@ impl Operation {
 
     /// The responder needs a receive work request and gets a completion.
     pub fn consumes_receive(self) -> bool {
-        self != Self::Write
+        !(self == Self::Write || self.fetches())
     }
 }
 
-/// What goes wrong on purpose, in the RDMA write.
+/// What goes wrong on purpose, with the memory that is named at the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
     /// The requester names a key that was never registered.
     BadRkey,
-    /// The requester's range ends one byte beyond the region.
+    /// The requester's range ends one byte beyond the region; of an atomic, which is aligned, one word.
     OutOfBounds,
-    /// The responder's region does not grant remote write.
-    NoRemoteWrite,
+    /// The responder's region does not grant what the peer wants to do.
+    #[serde(alias = "no_remote_write")]
+    NoRemoteRight,
 }
 
 /// One transaction; both sides get the same but for what is their own choice (`armed`, `signaled`, layout).

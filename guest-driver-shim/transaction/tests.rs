@@ -116,6 +116,8 @@ fn a_spec_that_cannot_be_is_refused_before_anything_is_touched() {
         TransactionSpec { elements: 0, ..story.clone() },
         TransactionSpec { elements: 9, ..story.clone() },
         TransactionSpec { fault: Some(Fault::BadRkey), operation: Operation::Send, ..story.clone() },
+        TransactionSpec { operation: Operation::FetchAdd, length_bytes: 4, ..story.clone() },
+        TransactionSpec { operation: Operation::Read, inline: true, ..story.clone() },
         TransactionSpec { fault: Some(Fault::OutOfBounds), length_bytes: 0, ..story },
     ] {
         let host = ModelHost { memory_bytes: 1 << 20, ..ModelHost::default() };

@@ -222,8 +222,13 @@ impl Device {
             (TABLE_QP, options.log_qps.min(limits.log_qps), limits.qp_context_bytes.get()),
             (TABLE_CQ, options.log_cqs.min(limits.log_cqs), limits.cq_context_bytes.get()),
             (TABLE_KEY, options.log_keys.min(limits.log_keys), limits.key_context_bytes.get()),
+            (TABLE_RD_ATOMIC, options.log_qps.min(limits.log_qps), limits.rd_atomic_context_bytes.get()),
         ];
         for (kind, log_entries, entry_bytes) in tables {
+            // A device that knows neither READ nor atomics.
+            if entry_bytes == 0 {
+                continue;
+            }
             check_limit("log of table entries", log_entries.into(), 24)?;
             let table = self.backing.allocate(u64::from(entry_bytes) << log_entries, 4096)?;
             self.tables.push(table);

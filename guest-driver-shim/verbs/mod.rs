@@ -33,7 +33,7 @@ pub use poll::WorkCompletion;
 pub use queue_pair::{QpSnapshot, QpSpec};
 pub use receive::ReceiveRequest;
 pub use send::DoorbellForm;
-pub use wqe::{Payload, Remote, SendRequest, Sge};
+pub use wqe::{Operands, Payload, Remote, SendRequest, Sge};
 
 /// A number of one kind of object.
 macro_rules! object_numbers {

@@ -34,12 +34,37 @@ pub struct Remote {
     pub rkey: u32,
 }
 
+/// What an atomic works with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operands {
+    /// Stores `swap` where the word equals `compare`.
+    CompareSwap {
+        compare: u64,
+        swap: u64,
+    },
+    FetchAdd {
+        add: u64,
+    },
+}
+
+impl Operands {
+    fn segment(self) -> AtomicSegment {
+        match self {
+            Self::CompareSwap { compare, swap } => AtomicSegment { swap_or_add: swap.into(), compare: compare.into() },
+            Self::FetchAdd { add } => AtomicSegment { swap_or_add: add.into(), compare: 0.into() },
+        }
+    }
+}
+
 /// The bytes of a message.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
+    /// Where they come from; of a READ, where they go.
     Elements(&'a [Sge]),
-    /// Copied into the WQE.
+    /// Copied into the WQE; not for READ and atomics.
     Inline(&'a [u8]),
+    /// Of an atomic: the word that was there goes to these elements, 8 bytes together, in the host's byte order.
+    Atomic(Operands, &'a [Sge]),
 }
 
 /// A send work request.
@@ -48,7 +73,7 @@ pub struct SendRequest<'a> {
     pub wr_id: u64,
     pub opcode: WorkOpcode,
     pub payload: Payload<'a>,
-    /// For WRITE and WRITE_IMM, and only there.
+    /// For WRITE, WRITE_IMM, READ and atomics, and only there.
     pub remote: Option<Remote>,
     /// For the opcodes with immediate data.
     pub immediate: u32,
@@ -94,13 +119,15 @@ impl Wqe {
 /// cannot be encoded fails here.
 pub(crate) fn encode(request: &SendRequest<'_>, qpn: Qpn, max_inline_bytes: u16) -> Result<Wqe> {
     let mut wqe = Writer { bytes: [0; WQE_BYTES], used: SEGMENT_BYTES };
-    let is_write = matches!(request.opcode, WorkOpcode::WRITE | WorkOpcode::WRITE_IMM);
+    let is_atomic = matches!(request.opcode, WorkOpcode::CMP_SWAP | WorkOpcode::FETCH_ADD);
+    let names_remote =
+        is_atomic || matches!(request.opcode, WorkOpcode::WRITE | WorkOpcode::WRITE_IMM | WorkOpcode::READ);
     match request.remote {
-        Some(Remote { address, rkey }) if is_write => {
+        Some(Remote { address, rkey }) if names_remote => {
             let remote = RemoteSegment { address: address.into(), rkey: rkey.into(), reserved: 0.into() };
             wqe.push(remote.as_bytes())?;
         }
-        None if !is_write => {}
+        None if !names_remote => {}
         _ => {
             let what = format!("{:?} with remote address {:?}", request.opcode, request.remote);
             return Err(VerbsError::WorkRequest { what });
@@ -109,11 +136,24 @@ pub(crate) fn encode(request: &SendRequest<'_>, qpn: Qpn, max_inline_bytes: u16)
     let mut inline_bytes = 0;
     match request.payload {
         Payload::Elements(elements) => {
-            let most = u64::from(MAX_SEND_SGE) + u64::from(!is_write);
-            check_limit("number of elements", elements.len() as u64, most)?;
-            for element in elements {
-                wqe.push(element.segment().as_bytes())?;
+            if is_atomic {
+                return Err(VerbsError::WorkRequest { what: format!("{:?} without operands", request.opcode) });
             }
+            wqe.push_elements(elements, u64::from(MAX_SEND_SGE) + u64::from(!names_remote))?;
+        }
+        Payload::Atomic(operands, elements) => {
+            let fits = match operands {
+                Operands::CompareSwap { .. } => request.opcode == WorkOpcode::CMP_SWAP,
+                Operands::FetchAdd { .. } => request.opcode == WorkOpcode::FETCH_ADD,
+            };
+            if !fits {
+                return Err(VerbsError::WorkRequest { what: format!("{:?} with {operands:?}", request.opcode) });
+            }
+            wqe.push(operands.segment().as_bytes())?;
+            wqe.push_elements(elements, u64::from(MAX_SEND_SGE) - 1)?;
+        }
+        Payload::Inline(_) if is_atomic || request.opcode == WorkOpcode::READ => {
+            return Err(VerbsError::WorkRequest { what: format!("{:?} with inline data", request.opcode) });
         }
         Payload::Inline(bytes) => {
             check_limit("inline data", bytes.len() as u64, max_inline_bytes.min(MAX_INLINE_BYTES).into())?;
@@ -142,6 +182,11 @@ struct Writer {
 }
 
 impl Writer {
+    fn push_elements(&mut self, elements: &[Sge], most: u64) -> Result<()> {
+        check_limit("number of elements", elements.len() as u64, most)?;
+        elements.iter().try_for_each(|element| self.push(element.segment().as_bytes()))
+    }
+
     fn push(&mut self, part: &[u8]) -> Result<()> {
         let end = self.used + part.len();
         let room = self.bytes.get_mut(self.used..end).ok_or(VerbsError::Limit {

@@ -37,7 +37,7 @@ fn spec(options: &DemoOptions, role: Role) -> TransactionSpec {
         fault: match options.fault {
             Some(Fault::BadRkey) => Some(transaction::Fault::BadRkey),
             Some(Fault::Bounds) => Some(transaction::Fault::OutOfBounds),
-            Some(Fault::Permission) => Some(transaction::Fault::NoRemoteWrite),
+            Some(Fault::Permission) => Some(transaction::Fault::NoRemoteRight),
             Some(Fault::Drop(_)) | None => None,
         },
         seed: options.seed,

@@ -75,6 +75,7 @@ fn set_table(body: SetTable) -> Result<Command, CommandError> {
         TABLE_QP => (TableKind::QueuePair, limits::MAX_LOG_QPS),
         TABLE_CQ => (TableKind::CompletionQueue, limits::MAX_LOG_CQS),
         TABLE_KEY => (TableKind::Key, limits::MAX_LOG_KEYS),
+        TABLE_RD_ATOMIC => (TableKind::RdAtomic, limits::MAX_LOG_QPS),
         other => return Err(CommandError::range(other.into())),
     };
     if body.log_entries > most {
@@ -85,13 +86,14 @@ fn set_table(body: SetTable) -> Result<Command, CommandError> {
 
 fn flush(body: abi::FlushCaches) -> Result<Command, CommandError> {
     let mask = body.mask.get();
-    let known = FLUSH_QP | FLUSH_CQ | FLUSH_KEY | FLUSH_TRANSLATION;
+    let known = FLUSH_QP | FLUSH_CQ | FLUSH_KEY | FLUSH_TRANSLATION | FLUSH_RD_ATOMIC;
     must_be_zero(&[body.reserved.get().into(), (mask & !known).into()])?;
     Ok(Command::FlushCaches(Flush {
         queue_pairs: mask & FLUSH_QP != 0,
         completion_queues: mask & FLUSH_CQ != 0,
         keys: mask & FLUSH_KEY != 0,
         translations: mask & FLUSH_TRANSLATION != 0,
+        rd_atomic: mask & FLUSH_RD_ATOMIC != 0,
     }))
 }
 
@@ -269,11 +271,14 @@ fn device_limits(device: &Limits) -> DeviceLimits {
     answer.qp_context_bytes = limits::QP_CONTEXT_BYTES.into();
     answer.cq_context_bytes = limits::CQ_CONTEXT_BYTES.into();
     answer.key_context_bytes = limits::KEY_CONTEXT_BYTES.into();
+    answer.rd_atomic_context_bytes = limits::RD_ATOMIC_CONTEXT_BYTES.into();
+    answer.max_rd_atomic = limits::MAX_RD_ATOMIC;
     answer.max_message_bytes = limits::MAX_MESSAGE_BYTES.into();
     answer.doorbell_pages = device.doorbell_pages.into();
     answer.qp_cache_entries = device.qp_cache_entries.into();
     answer.cq_cache_entries = device.cq_cache_entries.into();
     answer.key_cache_entries = device.key_cache_entries.into();
+    answer.rd_atomic_cache_entries = device.rd_atomic_cache_entries.into();
     answer
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::numbers::Key;
 use rnic_abi::work_request::*;
-use rnic_abi::{ControlSegment, DataSegment, RemoteSegment, WorkOpcode, limits};
+use rnic_abi::{AtomicSegment, ControlSegment, DataSegment, RemoteSegment, WorkOpcode, limits};
 use zerocopy::FromBytes;
 
 const SEGMENT: usize = WQE_SEGMENT_BYTES as usize;
@@ -21,6 +21,9 @@ fn operation(opcode: u8) -> Option<Operation> {
         WorkOpcode::SEND_IMM => Operation::SendImm,
         WorkOpcode::WRITE => Operation::Write,
         WorkOpcode::WRITE_IMM => Operation::WriteImm,
+        WorkOpcode::READ => Operation::Read,
+        WorkOpcode::CMP_SWAP => Operation::CompareSwap,
+        WorkOpcode::FETCH_ADD => Operation::FetchAdd,
         _ => return None,
     })
 }
@@ -45,8 +48,12 @@ pub(super) fn decode_send(expected: Expected, bytes: &[u8]) -> Result<SendWork, 
         return Err(Diagnostic::WqeLength);
     }
     let rest = &rest[..(segments - 1) * SEGMENT];
-    let (remote, rest) = if operation.is_write() { remote(rest)? } else { (None, rest) };
+    let (remote, rest) = if operation.names_remote() { remote(rest)? } else { (None, rest) };
+    let (operands, rest) = if operation.is_atomic() { operands(operation, rest)? } else { ((0, 0), rest) };
     let inline = control.flags & WQE_INLINE != 0;
+    if inline && operation.awaits_response() {
+        return Err(Diagnostic::WqeInlineRead);
+    }
     let body = if inline { inline_body(control.inline_bytes.get(), rest)? } else { gather_body(&control, rest)? };
     let length = match &body {
         Body::Inline(data) => data.len() as u64,
@@ -54,6 +61,9 @@ pub(super) fn decode_send(expected: Expected, bytes: &[u8]) -> Result<SendWork, 
     };
     if length > u64::from(limits::MAX_MESSAGE_BYTES) {
         return Err(Diagnostic::MessageTooLong);
+    }
+    if operation.is_atomic() && length != u64::from(ATOMIC_BYTES) {
+        return Err(Diagnostic::AtomicLength);
     }
     let (remote_address, rkey) = remote.unwrap_or_default();
     Ok(SendWork {
@@ -64,6 +74,8 @@ pub(super) fn decode_send(expected: Expected, bytes: &[u8]) -> Result<SendWork, 
         immediate: control.immediate.get(),
         remote_address,
         rkey,
+        swap_or_add: operands.0,
+        compare: operands.1,
         length_bytes: length as u32,
         slots: slots as u16,
         body,
@@ -78,6 +90,16 @@ fn remote(rest: &[u8]) -> Result<(Remote, &[u8]), Diagnostic> {
         return Err(Diagnostic::WqeReserved);
     }
     Ok((Some((segment.address.get(), Key(segment.rkey.get()))), rest))
+}
+
+/// What is swapped in or added, and what is compared.
+fn operands(operation: Operation, rest: &[u8]) -> Result<((u64, u64), &[u8]), Diagnostic> {
+    let (segment, rest) = AtomicSegment::read_from_prefix(rest).map_err(|_| Diagnostic::WqeLength)?;
+    let compare = segment.compare.get();
+    if operation == Operation::FetchAdd && compare != 0 {
+        return Err(Diagnostic::WqeReserved);
+    }
+    Ok(((segment.swap_or_add.get(), compare), rest))
 }
 
 /// The segment count must be the one that the inline length asks for, no more and no less.

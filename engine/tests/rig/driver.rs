@@ -83,7 +83,12 @@ impl Host {
     /// Rings, tables, a GID, an event queue, a completion queue, a queue pair and a region.
     pub fn bring_up(&mut self) {
         self.enable();
-        for (kind, at) in [(TABLE_QP, QP_TABLE), (TABLE_CQ, CQ_TABLE), (TABLE_KEY, KEY_TABLE)] {
+        let tables =
+            [(TABLE_QP, QP_TABLE), (TABLE_CQ, CQ_TABLE), (TABLE_KEY, KEY_TABLE), (TABLE_RD_ATOMIC, RD_ATOMIC_TABLE)];
+        for (kind, at) in tables {
+            if kind == TABLE_RD_ATOMIC && self.without_rd_atomic {
+                continue;
+            }
             let mut table = SetTable::zeroed();
             (table.kind, table.log_entries, table.pages) = (kind, 6, pages(at, 0));
             self.must(CommandOpcode::SET_TABLE, table.as_bytes());
@@ -139,7 +144,7 @@ impl Host {
     }
 
     pub fn flush_caches(&mut self) {
-        let mask = (FLUSH_QP | FLUSH_CQ | FLUSH_KEY | FLUSH_TRANSLATION).into();
+        let mask = (FLUSH_QP | FLUSH_CQ | FLUSH_KEY | FLUSH_TRANSLATION | FLUSH_RD_ATOMIC).into();
         let flush = FlushCaches { mask, reserved: 0.into() };
         self.must(CommandOpcode::FLUSH_CACHES, flush.as_bytes());
     }
@@ -191,7 +196,7 @@ impl Host {
         let mask = ATTR_AV | ATTR_PATH_MTU | ATTR_DEST_QPN | ATTR_RQ_PSN | ATTR_MAX_DEST_RD_ATOMIC | ATTR_MIN_RNR_TIMER;
         let mut rtr = self.attributes(qpn, QP_STATE_RTR, mask);
         (rtr.path_mtu, rtr.dest_qpn, rtr.rq_psn) = (with.mtu, peer.1.into(), with.psn.into());
-        rtr.min_rnr_timer = with.min_rnr_timer;
+        (rtr.min_rnr_timer, rtr.max_dest_rd_atomic) = (with.min_rnr_timer, with.max_dest_rd_atomic);
         (rtr.av.dest_gid, rtr.av.dest_mac) = (gid(peer.0), [2, 0, 0, 0, 0, peer.0[3]]);
         rtr
     }
@@ -200,7 +205,7 @@ impl Host {
         let mask = ATTR_TIMEOUT | ATTR_RETRY_CNT | ATTR_RNR_RETRY | ATTR_SQ_PSN | ATTR_MAX_QP_RD_ATOMIC;
         let mut rts = self.attributes(qpn, QP_STATE_RTS, mask);
         (rts.timeout, rts.retry_cnt, rts.rnr_retry) = (with.timeout, with.retry_cnt, with.rnr_retry);
-        rts.sq_psn = with.psn.into();
+        (rts.sq_psn, rts.max_rd_atomic) = (with.psn.into(), with.max_rd_atomic);
         rts
     }
 

@@ -17,6 +17,7 @@ pub const ANSWERS: u64 = BASE + 0x1_0000;
 pub const QP_TABLE: u64 = BASE + 0x2_0000;
 pub const CQ_TABLE: u64 = BASE + 0x3_0000;
 pub const KEY_TABLE: u64 = BASE + 0x4_0000;
+pub const RD_ATOMIC_TABLE: u64 = BASE + 0x4_8000;
 pub const SQ: u64 = BASE + 0x5_0000;
 pub const RQ: u64 = BASE + 0x6_0000;
 pub const CQ: u64 = BASE + 0x7_0000;
@@ -48,6 +49,8 @@ pub struct Host {
     pub ip: [u8; 4],
     /// The first queue pair; those created later have higher numbers.
     pub qpn: u32,
+    /// A driver that knows nothing of READ and atomics.
+    pub without_rd_atomic: bool,
 }
 
 impl Host {
@@ -68,6 +71,7 @@ impl Host {
             log_eq: 6,
             ip,
             qpn,
+            without_rd_atomic: false,
         }
     }
 

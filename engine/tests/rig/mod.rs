@@ -28,11 +28,22 @@ pub struct Attributes {
     pub retry_cnt: u8,
     pub rnr_retry: u8,
     pub min_rnr_timer: u8,
+    pub max_rd_atomic: u8,
+    pub max_dest_rd_atomic: u8,
 }
 
 impl Attributes {
     pub const fn mtu(mtu: u8) -> Self {
-        Self { mtu, psn: PSN, timeout: 14, retry_cnt: 3, rnr_retry: 3, min_rnr_timer: 12 }
+        Self {
+            mtu,
+            psn: PSN,
+            timeout: 14,
+            retry_cnt: 3,
+            rnr_retry: 3,
+            min_rnr_timer: 12,
+            max_rd_atomic: 4,
+            max_dest_rd_atomic: 4,
+        }
     }
 }
 

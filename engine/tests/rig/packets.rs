@@ -15,6 +15,10 @@ pub struct Carried {
     pub solicited: bool,
     pub syndrome: u8,
     pub msn: u32,
+    /// Address, key and length of its RETH, zero without one.
+    pub range: (u64, u32, u32),
+    /// What an atomic's response carries.
+    pub original: u64,
     pub payload: Vec<u8>,
     /// It was lost on its way.
     pub lost: bool,
@@ -24,6 +28,7 @@ impl Carried {
     pub fn new(from: char, bytes: &[u8], lost: bool) -> Self {
         let packet = parse(bytes, IcrcCheck::Verify).expect("the engine sends packets that can be parsed");
         let bth = &packet.headers.bth;
+        let reth = &packet.headers.extension.reth;
         Self {
             from,
             opcode: bth.opcode,
@@ -33,6 +38,8 @@ impl Carried {
             solicited: bth.solicited_event,
             syndrome: packet.headers.extension.aeth.syndrome.to_byte(),
             msn: packet.headers.extension.aeth.msn.get(),
+            range: (reth.virtual_address, reth.remote_key, reth.dma_length),
+            original: packet.headers.extension.atomic_ack.original,
             payload: packet.payload.to_vec(),
             lost,
         }
@@ -64,6 +71,17 @@ impl Forged {
 
     pub fn reth(mut self, address: u64, key: u32, length: u32) -> Self {
         self.headers.extension.reth = Reth { virtual_address: address, remote_key: key, dma_length: length };
+        self
+    }
+
+    pub fn atomic(mut self, address: u64, key: u32, swap_or_add: u64, compare: u64) -> Self {
+        let (virtual_address, remote_key) = (address, key);
+        self.headers.extension.atomic_eth = AtomicEth { virtual_address, remote_key, swap_or_add, compare };
+        self
+    }
+
+    pub fn original(mut self, original: u64) -> Self {
+        self.headers.extension.atomic_ack = AtomicAckEth { original };
         self
     }
 

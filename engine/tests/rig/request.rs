@@ -2,7 +2,7 @@
 
 use super::VIRTUAL;
 use rnic_abi::command::*;
-use rnic_abi::{ControlSegment, DataSegment, RemoteSegment, WorkOpcode, work_request};
+use rnic_abi::{AtomicSegment, ControlSegment, DataSegment, RemoteSegment, WorkOpcode, work_request};
 use zerocopy::IntoBytes;
 
 pub const fn all_rights() -> u32 {
@@ -21,6 +21,8 @@ pub struct Request {
     pub elements: Vec<(u64, u32, u32)>,
     pub inline: Option<Vec<u8>>,
     pub remote: (u64, u32),
+    /// What an atomic swaps in or adds, and what it compares.
+    pub operands: (u64, u64),
     pub immediate: u32,
     pub flags: u8,
 }
@@ -33,6 +35,7 @@ impl Request {
             elements: vec![(VIRTUAL, length, 0x100)],
             inline: None,
             remote: (VIRTUAL + 0x8_0000, 0x100),
+            operands: (0, 0),
             immediate: 0x2a,
             flags: work_request::WQE_SIGNALED,
         }
@@ -40,10 +43,15 @@ impl Request {
 
     pub fn encode(&self, qpn: u32, index: u16) -> Vec<u8> {
         let mut rest = Vec::new();
-        if matches!(self.opcode, WorkOpcode::WRITE | WorkOpcode::WRITE_IMM) {
+        let atomic = matches!(self.opcode, WorkOpcode::CMP_SWAP | WorkOpcode::FETCH_ADD);
+        if atomic || matches!(self.opcode, WorkOpcode::WRITE | WorkOpcode::WRITE_IMM | WorkOpcode::READ) {
             let mut remote = RemoteSegment::zeroed();
             (remote.address, remote.rkey) = (self.remote.0.into(), self.remote.1.into());
             rest.extend(remote.as_bytes());
+        }
+        if atomic {
+            let (swap_or_add, compare) = (self.operands.0.into(), self.operands.1.into());
+            rest.extend(AtomicSegment { swap_or_add, compare }.as_bytes());
         }
         let mut control = ControlSegment::zeroed();
         match &self.inline {

@@ -35,6 +35,37 @@ fn a_write_with_immediate_is_these_bytes() {
 }
 
 #[test]
+fn an_atomic_is_these_bytes_and_has_the_operands_of_its_opcode() {
+    let elements = [Sge { length_bytes: 8, ..SGE }];
+    let swap = Operands::CompareSwap { compare: 0x1111_2222_3333_4444, swap: 0x5555_6666_7777_8888 };
+    let with = |opcode, operands| request(opcode, Payload::Atomic(operands, &elements), Some(REMOTE));
+    let wqe = encode(&with(WorkOpcode::CMP_SWAP, swap), Qpn(0x11), 224).unwrap();
+    #[rustfmt::skip]
+    let expected = [
+        0x0a, 0x11, 0, 0, 0, 0, 0x04, 0x00, 0, 0, 0, 0, 0, 0, 0, 0,
+        0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0xdd, 0xcc, 0xbb, 0xaa, 0, 0, 0, 0,
+        0x88, 0x88, 0x77, 0x77, 0x66, 0x66, 0x55, 0x55, 0x44, 0x44, 0x33, 0x33, 0x22, 0x22, 0x11, 0x11,
+        0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01, 0x08, 0, 0, 0, 0x5a, 0x01, 0, 0,
+    ];
+    assert_eq!((wqe.slots(), wqe.slot(0).unwrap()), (1, &expected));
+    let add = Operands::FetchAdd { add: 7 };
+    let wqe = encode(&with(WorkOpcode::FETCH_ADD, add), Qpn(0x11), 224).unwrap();
+    assert_eq!(wqe.slot(0).unwrap()[32..48], [7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let read = request(WorkOpcode::READ, Payload::Elements(&elements), Some(REMOTE));
+    assert_eq!(encode(&read, Qpn(0x11), 224).unwrap().slot(0).unwrap()[..8], [0x08, 0x11, 0, 0, 0, 0, 3, 0]);
+    for wrong in [
+        with(WorkOpcode::CMP_SWAP, add),
+        with(WorkOpcode::FETCH_ADD, swap),
+        with(WorkOpcode::WRITE, add),
+        request(WorkOpcode::FETCH_ADD, Payload::Elements(&elements), Some(REMOTE)),
+        request(WorkOpcode::READ, Payload::Inline(&[1]), Some(REMOTE)),
+        request(WorkOpcode::READ, Payload::Elements(&elements), None),
+    ] {
+        assert!(matches!(encode(&wrong, Qpn(1), 224), Err(VerbsError::WorkRequest { .. })), "{wrong:?}");
+    }
+}
+
+#[test]
 fn an_inline_send_is_these_bytes_rounded_up_to_segments() {
     let data: Vec<u8> = (1..=50).collect();
     let wqe = encode(&request(WorkOpcode::SEND, Payload::Inline(&data), None), Qpn(7), 224).unwrap();

@@ -1,0 +1,90 @@
+//! Duplicates: what was executed is answered again and never executed again. A WRITE or SEND hears once more how far the
+//! responder is; a READ's range, or the rest of it, is read again; an atomic gets what it found the first time. What is
+//! wrong with a duplicate is nobody's error: it is dropped.
+
+use super::key_check::Refused;
+use super::opcode_check::{Arrival, Message};
+use crate::context::queue_pair::QpContext;
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::numbers::{Key, Qpn};
+use crate::pending::{Stop, Waiter};
+use crate::reliability::reply::{Again, ReadReply};
+use rnic_pcie::Cause;
+use rnic_wire::{Operation, ParsedPacket, Psn, Reth};
+
+impl Engine {
+    pub(crate) fn duplicate(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        context: &QpContext,
+        packet: &ParsedPacket<'_>,
+    ) -> Result<(), Stop> {
+        let psn = packet.headers.bth.psn;
+        let answered = match packet.description.operation {
+            Operation::ReadRequest => self.read_again(host, qpn, context, psn, &packet.headers.extension.reth)?,
+            Operation::CompareSwap | Operation::FetchAdd => self.atomic_again(host, qpn, context, psn)?,
+            _ => {
+                self.owe_ack(host, qpn, context, context.responder.expected_psn.subtract(1));
+                true
+            }
+        };
+        self.counters.duplicate_request += 1;
+        self.counters.duplicate_unanswered += u64::from(!answered);
+        Ok(())
+    }
+
+    /// A READ, or what is left of it, if it lies inside one that was accepted.
+    fn read_again(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        context: &QpContext,
+        psn: Psn,
+        reth: &Reth,
+    ) -> Result<bool, Stop> {
+        let cause = Cause::Packet { qpn: qpn.0, psn: psn.get(), attempt: 1 };
+        let remembered = match self.load_rd_atomic(host, qpn, cause, Waiter::Inbound(qpn)) {
+            Ok(remembered) => remembered,
+            Err(Stop::Blocked) => return Err(Stop::Blocked),
+            Err(_) => return Ok(false),
+        };
+        let mtu = context.path_mtu_bytes();
+        let Some(read) = remembered.read_at(psn, mtu) else { return Ok(false) };
+        let skipped = u64::from(psn.distance_from(read.first_psn)) * u64::from(mtu);
+        let (address, rkey, length_bytes) = (reth.virtual_address, Key(reth.remote_key), reth.dma_length);
+        let inside = address == read.address.wrapping_add(skipped)
+            && skipped + u64::from(length_bytes) <= u64::from(read.length_bytes)
+            && rkey == read.rkey;
+        if !inside {
+            return Ok(false);
+        }
+        let arrival = Arrival::whole(Message::Read { address, rkey, length_bytes });
+        match self.authorize(host, qpn, context, &arrival, psn.get()) {
+            Ok(_) => {}
+            Err(Refused::Blocked) => return Err(Stop::Blocked),
+            Err(Refused::Fault(_)) => return Ok(false),
+        }
+        let packets = context.packets_of(length_bytes);
+        let reply = ReadReply::new(psn, packets, address, length_bytes, rkey, context.responder.msn);
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return Ok(false) };
+        let again = qp.replies.read_again(reply, mtu);
+        self.queue_reply(qpn);
+        Ok(again != Again::Refused)
+    }
+
+    fn atomic_again(&mut self, host: &mut Host, qpn: Qpn, context: &QpContext, psn: Psn) -> Result<bool, Stop> {
+        let cause = Cause::Packet { qpn: qpn.0, psn: psn.get(), attempt: 1 };
+        let remembered = match self.load_rd_atomic(host, qpn, cause, Waiter::Inbound(qpn)) {
+            Ok(remembered) => remembered,
+            Err(Stop::Blocked) => return Err(Stop::Blocked),
+            Err(_) => return Ok(false),
+        };
+        let Some(original) = remembered.atomic_at(psn) else { return Ok(false) };
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return Ok(false) };
+        let again = qp.replies.atomic_again(psn, context.responder.msn, original);
+        self.queue_reply(qpn);
+        Ok(again != Again::Refused)
+    }
+}
