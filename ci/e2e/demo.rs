@@ -23,12 +23,21 @@ pub fn the_known_totals_over_model_hosts() {
         ("--unshared", [4, 3]),
         ("--unshared --length 100000 --mtu 256", [394, 393]),
         ("--length 8388608 --seed 9", [2051, 2050]),
+        ("--op read", [4, 1]),
+        ("--op read --length 10000 --mtu 1024", [13, 10]),
+        ("--op read --length 0 --unsignaled", [2, 0]),
+        ("--op read --unshared --length 100000 --mtu 256", [394, 391]),
+        ("--op read --length 8388608 --seed 9", [2051, 2048]),
+        ("--op read --cold", [8, 5]),
+        ("--op cmp_swap --cold", [8, 6]),
+        ("--op fetch_add --unshared", [4, 2]),
     ] {
         let report = model(arguments);
         assert_eq!(totals(&report), expected, "{arguments}");
         assert_right(&report);
     }
     assert_eq!(classes(&model(""), 0), ["doorbell", "wqe_fetch", "payload_read", "cqe_write"]);
+    assert_eq!(classes(&model("--op read"), 0), ["doorbell", "wqe_fetch", "payload_write", "cqe_write"]);
     assert_eq!(classes(&model("--armed"), 1), ["payload_write", "recv_wqe_fetch", "cqe_write", "event"]);
 }
 
@@ -59,6 +68,54 @@ pub fn the_table_of_operations_and_modes() {
                 assert_eq!(bell["bytes"], if doorbell == "8" { 8 } else { 64 }, "{arguments}");
             }
         }
+    }
+}
+
+/// What fetches has no inline form: the same work request by three doorbells.
+pub fn the_table_of_operations_that_fetch() {
+    for (op, responder) in [
+        ("read", &["payload_read"][..]),
+        ("cmp_swap", &["atomic_read", "atomic_write"]),
+        ("fetch_add", &["atomic_read", "atomic_write"]),
+    ] {
+        for doorbell in ["8", "64", "wqe"] {
+            let arguments = format!("--op {op} --doorbell {doorbell}");
+            let report = model(&arguments);
+            assert_right(&report);
+            let mut requester = vec!["doorbell"];
+            requester.extend((doorbell != "wqe").then_some("wqe_fetch"));
+            requester.extend(["payload_write", "cqe_write"]);
+            assert_eq!(classes(&report, 0), requester, "{arguments}");
+            assert_eq!(classes(&report, 1), responder, "{arguments}");
+            let bytes = if op == "read" { 4096 } else { 8 };
+            assert!(rows(&report, 1).iter().all(|row| row["bytes"] == bytes), "{arguments}");
+        }
+        for fault in ["bad-rkey", "bounds", "permission"] {
+            let report = model(&format!("--op {op} --fault {fault}"));
+            assert_eq!(report["requester_status"], "REM_ACCESS_ERR", "{op} {fault}");
+            assert_eq!((classes(&report, 1).len(), &report["data_verified"]), (0, &true.into()), "{op} {fault}");
+            assert_whole(&report);
+        }
+    }
+}
+
+/// A lost response: the READ goes on where it was, an atomic is not executed again.
+pub fn a_lost_response_is_fetched_again() {
+    for arguments in
+        ["--fault drop:1", "--fault drop:3 --length 10000 --mtu 1024", "--fault drop:10 --length 10000 --mtu 1024"]
+    {
+        let report = model(&format!("--op read {arguments}"));
+        assert_eq!(report["requester_status"], "SUCCESS", "{arguments}");
+        assert_right(&report);
+        let again: Vec<_> = rows(&report, 1).iter().filter(|row| attempt(row) > 0).collect();
+        assert!(!again.is_empty() && again.iter().all(|row| class(row) == "payload_read"), "{arguments}");
+        let placed = classes(&report, 0).iter().filter(|class| **class == "payload_write").count();
+        assert_eq!(placed as u64, report["packets"], "no byte is placed twice: {arguments}");
+    }
+    for op in ["cmp_swap", "fetch_add"] {
+        let report = model(&format!("--op {op} --fault drop:1"));
+        assert_right(&report);
+        assert_eq!(totals(&report), [4, 2], "{op} is executed once");
     }
 }
 
@@ -172,9 +229,16 @@ pub fn the_exit_number_says_what_went_wrong() {
     assert_eq!(report("--hosts model --expect-one-more", 1)["matches_story"], false);
     let words = demo("--hosts model --expect-one-more");
     assert!(words.standard_output.contains("NOT as the story tells"), "{}", words.standard_output);
-    for usage in
-        ["--mtu 1000", "--fault nonsense", "--inline --length 300", "--op send --fault bounds", "--fault drop:2"]
-    {
+    for usage in [
+        "--mtu 1000",
+        "--fault nonsense",
+        "--inline --length 300",
+        "--op send --fault bounds",
+        "--fault drop:2",
+        "--op fetch_add --length 16",
+        "--op read --inline",
+        "--op read --armed",
+    ] {
         assert_refused(&format!("--hosts model {usage}"), 2);
     }
     let one = demo("--hosts model --fault drop:2").standard_error;
@@ -267,8 +331,25 @@ pub fn the_known_totals_in_guests() {
         ("--cold", [8, 7]),
         ("--fault bad-rkey", [4, 1]),
         ("--unshared", [4, 3]),
+        ("--op read --length 10000 --mtu 1024", [13, 10]),
+        ("--op cmp_swap", [4, 2]),
+        ("--op fetch_add --unshared", [4, 2]),
     ] {
         in_guests(arguments, expected, Duration::from_secs(8));
+    }
+}
+
+/// Lost packets in both directions, between guests.
+pub fn what_is_lost_between_guests_is_sent_again() {
+    laboratory::is_provided();
+    for arguments in [
+        "--fault drop:3 --length 10000 --mtu 1024",
+        "--op read --fault drop:3 --length 10000 --mtu 1024",
+        "--op fetch_add --fault drop:1",
+    ] {
+        let report = report(arguments, 0);
+        assert_eq!((&report["hosts_kind"], &report["requester_status"]), (&"qemu".into(), &"SUCCESS".into()));
+        assert_whole(&report);
     }
 }
 

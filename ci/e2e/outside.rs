@@ -26,6 +26,11 @@ pub fn scapy_and_tshark_read_every_packet_of_the_demo_as_we_do() {
         ("send", "--op send_imm --length 777 --mtu 256", 5),
         ("refused", "--fault bad-rkey", 2),
         ("lost", "--fault drop:3 --length 10000 --mtu 1024", 12),
+        ("read", "--op read --length 10001 --mtu 1024", 11),
+        ("read-lost", "--op read --length 10001 --mtu 1024 --fault drop:3", 19),
+        ("read-refused", "--op read --fault bad-rkey", 2),
+        ("swap", "--op cmp_swap", 2),
+        ("add-lost", "--op fetch_add --fault drop:1", 4),
     ] {
         let path = folder.path().join(format!("{name}.pcapng"));
         program::model(&format!("{arguments} --capture {}", path.display()));
@@ -48,11 +53,27 @@ pub fn scapy_and_tshark_read_every_packet_of_other_transactions_as_we_do() {
         ("ipv6", ipv6.clone(), 2),
         ("ipv6-segments", TransactionSpec { length_bytes: 3001, path_mtu_bytes: 256, ..ipv6.clone() }, 13),
         ("ipv6-send", TransactionSpec { operation: send, length_bytes: 5, ..ipv6.clone() }, 2),
-        ("ipv6-refused", TransactionSpec { fault: Some(Fault::NoRemoteRight), ..ipv6 }, 2),
+        ("ipv6-refused", TransactionSpec { fault: Some(Fault::NoRemoteRight), ..ipv6.clone() }, 2),
         ("one-byte", write(1), 2),
         ("two-bytes", write(2), 2),
         ("three-bytes", TransactionSpec { operation: send_imm, solicited: true, ..write(3) }, 2),
         ("nothing", TransactionSpec { operation: send, ..write(0) }, 2),
+        (
+            "ipv6-read",
+            TransactionSpec { operation: Operation::Read, length_bytes: 1001, path_mtu_bytes: 256, ..ipv6.clone() },
+            5,
+        ),
+        (
+            "ipv6-add",
+            TransactionSpec { operation: Operation::FetchAdd, length_bytes: 8, elements: 3, ..ipv6.clone() },
+            2,
+        ),
+        ("read-of-nothing", TransactionSpec { operation: Operation::Read, ..write(0) }, 2),
+        (
+            "read-near-the-wrap",
+            TransactionSpec { operation: Operation::Read, psn: 0xff_fffe, path_mtu_bytes: 256, ..write(1000) },
+            5,
+        ),
         ("elements", TransactionSpec { elements: 3, path_mtu_bytes: 512, ..write(1025) }, 4),
         ("near-the-wrap", TransactionSpec { psn: 0xff_fffe, path_mtu_bytes: 256, ..write(1000) }, 5),
     ] {

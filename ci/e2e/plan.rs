@@ -42,12 +42,14 @@ pub fn steps() -> Vec<Step> {
     steps! {
         demo::the_known_totals_over_model_hosts within LIMIT_S;
         demo::the_table_of_operations_and_modes within LIMIT_S;
+        demo::the_table_of_operations_that_fetch within LIMIT_S;
         demo::golden_wire_bytes within LIMIT_S;
         demo::a_line_is_one_write_and_is_seen_as_eight_stores within LIMIT_S;
         demo::cold_caches_add_fetches_and_nothing_else within LIMIT_S;
         demo::a_refused_key_is_a_nak_and_an_error_and_touches_nothing within LIMIT_S;
         demo::the_dashed_branch_is_told_in_full within LIMIT_S;
         demo::a_lost_packet_is_read_and_sent_again within LIMIT_S;
+        demo::a_lost_response_is_fetched_again within LIMIT_S;
         demo::the_exit_number_says_what_went_wrong within LIMIT_S;
         demo::a_missing_or_old_qemu_is_told_in_one_sentence within LIMIT_S;
         demo::the_help_names_what_the_environment_decides within LIMIT_S;
@@ -73,6 +75,7 @@ pub fn steps() -> Vec<Step> {
         sharing::a_client_that_does_not_negotiate_is_let_go within LIMIT_S;
         kill::a_killed_machine_takes_nothing_with_it_twenty_times within 2 * LIMIT_S;
         demo::the_known_totals_in_guests within 2 * LIMIT_S;
+        demo::what_is_lost_between_guests_is_sent_again within LIMIT_S;
         demo::the_known_totals_in_guests_booted_cold within LIMIT_S;
         counters::qemus_trace_tells_the_same_crossings_in_guests within LIMIT_S;
         counters::qemu_counts_the_same_crossings_when_every_dma_is_a_message within LIMIT_S;

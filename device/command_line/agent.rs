@@ -132,7 +132,7 @@ fn obey(
             side.arm().map_err(sentence)?;
             if flush {
                 use rnic_abi::command::*;
-                let all = FLUSH_QP | FLUSH_CQ | FLUSH_KEY | FLUSH_TRANSLATION;
+                let all = FLUSH_QP | FLUSH_CQ | FLUSH_KEY | FLUSH_TRANSLATION | FLUSH_RD_ATOMIC;
                 side.device().flush_caches(all).map_err(|error| error.to_string())?;
             }
             Ok(Value::Null)

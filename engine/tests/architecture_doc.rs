@@ -163,7 +163,28 @@ fn send_examples() -> Vec<(&'static str, u16, SendWork)> {
             1,
             SendWork { length_bytes: 5, body: Body::Inline(b"hello".iter().copied().collect()), ..plain.clone() },
         ),
-        ("WRITE of no bytes", 2, SendWork { operation: Operation::Write, signaled: false, ..write }),
+        ("WRITE of no bytes", 2, SendWork { operation: Operation::Write, signaled: false, ..write.clone() }),
+        (
+            "READ of 4096 bytes",
+            5,
+            SendWork {
+                operation: Operation::Read,
+                length_bytes: 4096,
+                body: gather(&[(0x7f00_0000_0000, 4096, 0x1100)]),
+                ..write.clone()
+            },
+        ),
+        (
+            "CMP_SWAP of 1 for 0",
+            6,
+            SendWork {
+                operation: Operation::CompareSwap,
+                swap_or_add: 1,
+                length_bytes: 8,
+                body: gather(&[(0x7f00_0000_0000, 8, 0x1100)]),
+                ..write
+            },
+        ),
         ("SEND of four elements", 3, SendWork { length_bytes: 1024, slots: 2, body: gather(&four), ..plain }),
     ]
 }

@@ -124,10 +124,12 @@ fn serve(options: &DemoOptions, folder: &std::path::Path) -> Result<(Server, Opt
         let started = server.switch.capture().start(sink, CaptureOptions::default());
         started.map_err(|error| Failure::Environment(error.to_string()))?;
     }
-    if let (Some(Fault::Drop(number)), Some(b)) = (options.fault, server.adapter("B")) {
+    // What is fetched travels from B to A.
+    let receiver = if options.op.fetches() { "A" } else { "B" };
+    if let (Some(Fault::Drop(number)), Some(receiver)) = (options.fault, server.adapter(receiver)) {
         let script: FaultScript =
             format!("drop:{number}").parse().map_err(|error| Failure::Environment(format!("{error}")))?;
-        b.call(move |adapter| adapter.port.switch.set_fault_script(script))?;
+        receiver.call(move |adapter| adapter.port.switch.set_fault_script(script))?;
     }
     Ok((server, tap))
 }

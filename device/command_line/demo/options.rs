@@ -1,6 +1,7 @@
 //! What the demo is asked to do.
 
 use clap::{Args, ValueEnum};
+use rnic_abi::work_request::ATOMIC_BYTES;
 use rnic_ci::Accelerator;
 use std::path::PathBuf;
 
@@ -21,11 +22,30 @@ pub enum Op {
     Send,
     #[value(name = "send_imm")]
     SendImm,
+    Read,
+    #[value(name = "cmp_swap")]
+    CompareSwap,
+    #[value(name = "fetch_add")]
+    FetchAdd,
 }
 
 impl Op {
     pub const fn is_write(self) -> bool {
         matches!(self, Self::Write | Self::WriteImm)
+    }
+
+    pub const fn is_atomic(self) -> bool {
+        matches!(self, Self::CompareSwap | Self::FetchAdd)
+    }
+
+    /// Something comes back from the responder's memory.
+    pub const fn fetches(self) -> bool {
+        matches!(self, Self::Read) || self.is_atomic()
+    }
+
+    /// Memory of the responder is named by the requester.
+    pub const fn names_remote(self) -> bool {
+        self.is_write() || self.fetches()
     }
 
     pub const fn has_immediate(self) -> bool {
@@ -34,7 +54,7 @@ impl Op {
 
     /// A receive work request is used up at the responder.
     pub const fn receives(self) -> bool {
-        !matches!(self, Self::Write)
+        !matches!(self, Self::Write) && !self.fetches()
     }
 
     /// The name of the opcode in the InfiniBand specification's style.
@@ -44,6 +64,9 @@ impl Op {
             Self::WriteImm => "RDMA_WRITE_WITH_IMM",
             Self::Send => "SEND",
             Self::SendImm => "SEND_WITH_IMM",
+            Self::Read => "RDMA_READ",
+            Self::CompareSwap => "CMP_SWAP",
+            Self::FetchAdd => "FETCH_ADD",
         }
     }
 }
@@ -67,7 +90,7 @@ pub enum Fault {
     BadRkey,
     Bounds,
     Permission,
-    /// The N-th request packet is lost once.
+    /// The N-th packet that carries data is lost once: of a request, or of what is fetched.
     Drop(u32),
 }
 
@@ -93,6 +116,7 @@ impl std::str::FromStr for Fault {
   rnic demo                                  the main job: two guests, one RDMA Write with Immediate
   rnic demo --hosts model                    the same without QEMU, in a fraction of a second
   rnic demo --length 10000 --mtu 1024        a message of ten packets: 13 and 12 crossings
+  rnic demo --op read                        the payload crosses the other way: 4 and 1 crossings
   rnic demo --fault bad-rkey                 the dashed branch: NAK, and both queue pairs in ERROR
   rnic demo --capture wire.pcapng --json     machine-readable, with the packets beside it
 
@@ -109,9 +133,9 @@ pub struct DemoOptions {
     pub hosts: HostsKind,
     #[arg(long, value_enum, default_value = "write_imm")]
     pub op: Op,
-    /// Bytes of the message.
-    #[arg(long, default_value_t = 4096, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8 << 20))]
-    pub length: u32,
+    /// Bytes of the message [default: 4096; of an atomic always 8].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8 << 20))]
+    length: Option<u32>,
     /// Path MTU in bytes.
     #[arg(long, default_value = "4096", value_name = "N", value_parser = ["256", "512", "1024", "2048", "4096"])]
     pub mtu: String,
@@ -174,27 +198,41 @@ pub struct DemoOptions {
 }
 
 impl DemoOptions {
+    /// Bytes of the message.
+    pub fn length(&self) -> u32 {
+        let usual = if self.op.is_atomic() { ATOMIC_BYTES } else { 4096 };
+        self.length.unwrap_or(usual)
+    }
+
     pub fn mtu_bytes(&self) -> u32 {
         self.mtu.parse().unwrap_or(4096)
     }
 
     /// What clap cannot check alone.
     pub fn check(&self) -> Result<(), String> {
-        if self.inline && self.length > u32::from(rnic_abi::limits::MAX_INLINE_BYTES) {
+        if self.op.is_atomic() && self.length.is_some_and(|length| length != ATOMIC_BYTES) {
+            return Err(format!("an atomic works on {ATOMIC_BYTES} bytes: leave --length out"));
+        }
+        if self.inline && self.op.fetches() {
+            return Err("what is fetched cannot be inline: use --op write or send".to_owned());
+        }
+        if self.inline && self.length() > u32::from(rnic_abi::limits::MAX_INLINE_BYTES) {
             return Err(format!(
                 "--inline takes at most {} bytes, not {}",
                 rnic_abi::limits::MAX_INLINE_BYTES,
-                self.length
+                self.length()
             ));
         }
         if self.armed && !self.op.receives() {
-            return Err("--armed waits for a receive completion, and a WRITE makes none: use write_imm".to_owned());
+            return Err("--armed waits for a receive completion, which only SENDs and write_imm make".to_owned());
         }
         let remote = self.is_refused();
-        if remote && !self.op.is_write() {
-            return Err("this fault is about an rkey, and a SEND has none: use --op write or write_imm".to_owned());
+        if remote && !self.op.names_remote() {
+            return Err(
+                "this fault is about an rkey, and a SEND has none: use --op write, write_imm or read".to_owned()
+            );
         }
-        if remote && self.length == 0 {
+        if remote && self.length() == 0 {
             return Err("a message of no bytes names no remote memory that could be refused".to_owned());
         }
         if remote && self.unsignaled {
@@ -216,6 +254,6 @@ impl DemoOptions {
     }
 
     pub fn packets(&self) -> u32 {
-        self.length.div_ceil(self.mtu_bytes()).max(1)
+        self.length().div_ceil(self.mtu_bytes()).max(1)
     }
 }

@@ -1,7 +1,8 @@
 //! The story: how often which crossing is made, told from the request alone, before anything runs.
 
-use super::options::{DemoOptions, Doorbell, Fault};
+use super::options::{DemoOptions, Doorbell, Fault, Op};
 use super::report::CrossingRow;
+use rnic_shim::transaction::Role;
 use std::collections::BTreeMap;
 
 /// Crossings by class.
@@ -12,8 +13,9 @@ pub type Counts = BTreeMap<&'static str, u32>;
 pub struct Story {
     pub requester: Counts,
     pub responder: Counts,
-    /// A lost packet: how many are sent again depends on when its loss is noticed, so payload reads are a least.
-    pub retransmits: bool,
+    /// A lost packet: how many are sent again depends on when its loss is noticed, so payload reads are a least; those
+    /// of whoever sends the data.
+    pub retransmits: Option<Role>,
     /// The pieces of a torn line count as one doorbell.
     pub torn: bool,
 }
@@ -30,15 +32,26 @@ pub fn of(options: &DemoOptions, torn: bool) -> Story {
     let refused = options.is_refused();
     let (mut requester, mut responder) = (Counts::new(), Counts::new());
     let packets = options.packets();
-    let with_payload = if options.length > 0 { packets } else { 0 };
+    let with_payload = if options.length() > 0 { packets } else { 0 };
     add(&mut requester, "doorbell", 1);
     // A carried work request is read from the ring after all when it has more than one slot.
     let slots = slots(options);
     add(&mut requester, "wqe_fetch", u32::from(options.doorbell != Doorbell::Wqe || slots > 1 || torn));
-    add(&mut requester, "payload_read", if options.inline { 0 } else { with_payload });
+    let fetches = options.op.fetches();
+    if fetches {
+        add(&mut requester, "payload_write", if refused { 0 } else { with_payload });
+    } else {
+        add(&mut requester, "payload_read", if options.inline { 0 } else { with_payload });
+    }
     add(&mut requester, "cqe_write", u32::from(!options.unsignaled || refused));
-    if !refused {
-        add(&mut responder, "payload_write", with_payload);
+    match (refused, options.op) {
+        (true, _) => {}
+        (false, op) if op.is_atomic() => {
+            add(&mut responder, "atomic_read", 1);
+            add(&mut responder, "atomic_write", 1);
+        }
+        (false, Op::Read) => add(&mut responder, "payload_read", with_payload),
+        (false, _) => add(&mut responder, "payload_write", with_payload),
     }
     if options.op.receives() {
         // Refused: the posted receive is flushed without having been read.
@@ -47,31 +60,36 @@ pub fn of(options: &DemoOptions, torn: bool) -> Story {
         add(&mut responder, "event", u32::from(options.armed));
     }
     if options.cold {
-        cold(options, &mut requester, &mut responder, with_payload > 0 && !options.inline, refused);
+        let uses_local = with_payload > 0 && !options.inline && !(fetches && refused);
+        cold(options, &mut requester, &mut responder, uses_local, refused);
     }
     if options.expect_one_more {
         add(&mut requester, "doorbell", 1);
     }
-    Story { requester, responder, retransmits: matches!(options.fault, Some(Fault::Drop(_))), torn }
+    let sender = if fetches { Role::Responder } else { Role::Requester };
+    let retransmits = matches!(options.fault, Some(Fault::Drop(_))).then_some(sender);
+    Story { requester, responder, retransmits, torn }
 }
 
 fn slots(options: &DemoOptions) -> u32 {
-    let remote = if options.op.is_write() { 16 } else { 0 };
-    let body = if options.inline { options.length.next_multiple_of(16) } else { 16 };
-    (16 + remote + body).div_ceil(64)
+    let remote = if options.op.names_remote() { 16 } else { 0 };
+    let operands = if options.op.is_atomic() { 16 } else { 0 };
+    let body = if options.inline { options.length().next_multiple_of(16) } else { 16 };
+    (16 + remote + operands + body).div_ceil(64)
 }
 
 /// Empty caches add a fetch at the first use of each context, key and line of a page list, and nothing else.
-fn cold(options: &DemoOptions, requester: &mut Counts, responder: &mut Counts, gathers: bool, refused: bool) {
+fn cold(options: &DemoOptions, requester: &mut Counts, responder: &mut Counts, uses_local: bool, refused: bool) {
     let writes_cqe = u32::from(!options.unsignaled || refused);
     add(requester, "context_fetch", 1 + writes_cqe);
-    add(requester, "key_fetch", u32::from(gathers));
-    let pages = u64::from(options.length).div_ceil(4096);
+    add(requester, "key_fetch", u32::from(uses_local));
+    let pages = u64::from(options.length()).div_ceil(4096);
     let lines = pages.div_ceil(8) as u32;
-    add(requester, "translation_fetch", if gathers { lines } else { 0 });
-    let scatters = options.length > 0 && !refused;
-    let looks = options.length > 0;
-    add(responder, "context_fetch", 1 + u32::from(options.op.receives()));
+    add(requester, "translation_fetch", if uses_local { lines } else { 0 });
+    let scatters = options.length() > 0 && !refused;
+    let looks = options.length() > 0;
+    // Behind the queue pair's: the completion queue's, or what is remembered of READs and atomics.
+    add(responder, "context_fetch", 1 + u32::from(options.op.receives() || options.op.fetches()));
     add(responder, "key_fetch", u32::from(looks));
     add(responder, "translation_fetch", if scatters { lines } else { 0 });
 }
@@ -87,7 +105,8 @@ impl Story {
 
     /// Whether what was counted is the story.
     pub fn matches(&self, requester: &[CrossingRow], responder: &[CrossingRow]) -> bool {
-        self.matches_requester(requester) && counts(responder) == self.responder
+        self.matches_side(Role::Requester, requester, &self.requester)
+            && self.matches_side(Role::Responder, responder, &self.responder)
     }
 
     fn counted(&self, rows: &[CrossingRow]) -> Counts {
@@ -98,15 +117,15 @@ impl Story {
         counts
     }
 
-    fn matches_requester(&self, rows: &[CrossingRow]) -> bool {
-        let counted = self.counted(rows);
-        if !self.retransmits {
-            return counted == self.requester;
+    fn matches_side(&self, side: Role, rows: &[CrossingRow], told: &Counts) -> bool {
+        if self.retransmits != Some(side) {
+            return self.counted(rows) == *told;
         }
         let first = rows.iter().filter(|row| row.attempt == 0).cloned().collect::<Vec<_>>();
         let again = rows.iter().filter(|row| row.attempt > 0).count();
-        let inline = !self.requester.contains_key("payload_read");
-        self.counted(&first) == self.requester && (inline || again > 0)
+        // Inline data are not read again, and an atomic is not executed again.
+        let reads = told.contains_key("payload_read");
+        self.counted(&first) == *told && (reads == (again > 0))
     }
 }
 
@@ -144,6 +163,12 @@ mod tests {
         assert_eq!(totals("--op send"), (4, 3));
         assert_eq!(totals("--op write --inline --length 28 --doorbell wqe"), (2, 1));
         assert_eq!(totals("--op send --length 0"), (3, 2));
+        assert_eq!(totals("--op read"), (4, 1));
+        assert_eq!(totals("--op read --length 10000 --mtu 1024"), (13, 10));
+        assert_eq!(totals("--op read --length 0"), (3, 0));
+        assert_eq!(totals("--op fetch_add --unsignaled"), (3, 2));
+        assert_eq!(totals("--op cmp_swap --cold"), (8, 6));
+        assert_eq!(totals("--op read --fault bad-rkey"), (3, 0));
     }
 
     #[test]
