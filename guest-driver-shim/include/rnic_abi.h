@@ -22,7 +22,7 @@
 #endif
 
 #define RNIC_ABI_VERSION_MAJOR 1
-#define RNIC_ABI_VERSION_MINOR 0
+#define RNIC_ABI_VERSION_MINOR 1
 #define RNIC_PCI_VENDOR_ID 0x1234
 #define RNIC_PCI_DEVICE_ID 0x12b7
 
@@ -55,6 +55,8 @@
 #define RNIC_FEATURE_ROCE_V2 0x1U
 #define RNIC_FEATURE_DOORBELL_LINE 0x2U
 #define RNIC_FEATURE_DOORBELL_WQE 0x4U
+#define RNIC_FEATURE_READ 0x8U
+#define RNIC_FEATURE_ATOMIC 0x10U
 #define RNIC_DOORBELL_PAGE_BYTES 0x1000U
 #define RNIC_DB_SEND 0x0U
 #define RNIC_DB_RECEIVE 0x8U
@@ -74,6 +76,7 @@
 #define RNIC_WQE_SOLICITED 0x2U
 #define RNIC_WQE_FENCE 0x4U
 #define RNIC_WQE_INLINE 0x8U
+#define RNIC_ATOMIC_BYTES 0x8U
 #define RNIC_CQE_BYTES 0x40U
 #define RNIC_CQE_PHASE 0x1U
 #define RNIC_CQE_WITH_IMM 0x1U
@@ -86,10 +89,12 @@
 #define RNIC_TABLE_QP 0x1U
 #define RNIC_TABLE_CQ 0x2U
 #define RNIC_TABLE_KEY 0x4U
+#define RNIC_TABLE_RD_ATOMIC 0x6U
 #define RNIC_FLUSH_QP 0x1U
 #define RNIC_FLUSH_CQ 0x2U
 #define RNIC_FLUSH_KEY 0x8U
 #define RNIC_FLUSH_TRANSLATION 0x10U
+#define RNIC_FLUSH_RD_ATOMIC 0x20U
 #define RNIC_NO_VLAN 0xffffU
 #define RNIC_NO_VECTOR 0xffffU
 #define RNIC_QP_TYPE_RC 0x0U
@@ -144,16 +149,24 @@
 #define RNIC_QP_CONTEXT_BYTES 0x100U
 #define RNIC_CQ_CONTEXT_BYTES 0x40U
 #define RNIC_KEY_CONTEXT_BYTES 0x40U
+#define RNIC_RD_ATOMIC_CONTEXT_BYTES 0x200U
+#define RNIC_MAX_RD_ATOMIC 0x10U
 
 #define RNIC_WORK_SEND 0x1U
 #define RNIC_WORK_SEND_IMM 0x2U
 #define RNIC_WORK_WRITE 0x4U
 #define RNIC_WORK_WRITE_IMM 0x5U
+#define RNIC_WORK_READ 0x8U
+#define RNIC_WORK_CMP_SWAP 0xaU
+#define RNIC_WORK_FETCH_ADD 0xbU
 
 #define RNIC_COMPLETION_SEND 0x1U
 #define RNIC_COMPLETION_SEND_IMM 0x2U
 #define RNIC_COMPLETION_WRITE 0x4U
 #define RNIC_COMPLETION_WRITE_IMM 0x5U
+#define RNIC_COMPLETION_READ 0x8U
+#define RNIC_COMPLETION_CMP_SWAP 0xaU
+#define RNIC_COMPLETION_FETCH_ADD 0xbU
 #define RNIC_COMPLETION_RECV 0x80U
 #define RNIC_COMPLETION_RECV_RDMA_WITH_IMM 0x81U
 
@@ -253,6 +266,14 @@ RNIC_ASSERT(sizeof(struct rnic_remote_segment) == 16, "rnic_remote_segment");
 RNIC_ASSERT(offsetof(struct rnic_remote_segment, address) == 0, "rnic_remote_segment.address");
 RNIC_ASSERT(offsetof(struct rnic_remote_segment, rkey) == 8, "rnic_remote_segment.rkey");
 RNIC_ASSERT(offsetof(struct rnic_remote_segment, reserved) == 12, "rnic_remote_segment.reserved");
+
+struct rnic_atomic_segment {
+	__le64 swap_or_add;
+	__le64 compare;
+} __attribute__((packed));
+RNIC_ASSERT(sizeof(struct rnic_atomic_segment) == 16, "rnic_atomic_segment");
+RNIC_ASSERT(offsetof(struct rnic_atomic_segment, swap_or_add) == 0, "rnic_atomic_segment.swap_or_add");
+RNIC_ASSERT(offsetof(struct rnic_atomic_segment, compare) == 8, "rnic_atomic_segment.compare");
 
 struct rnic_data_segment {
 	__le64 address;
@@ -579,14 +600,18 @@ struct rnic_device_limits {
 	__le16 qp_context_bytes;
 	__le16 cq_context_bytes;
 	__le16 key_context_bytes;
-	__le16 reserved0;
+	__le16 rd_atomic_context_bytes;
 	__le32 max_message_bytes;
 	__le32 doorbell_pages;
 	__le32 qp_cache_entries;
 	__le32 cq_cache_entries;
 	__le32 key_cache_entries;
+	__le32 rd_atomic_cache_entries;
+	__u8 max_rd_atomic;
+	__u8 reserved0;
+	__le16 reserved1;
 } __attribute__((packed));
-RNIC_ASSERT(sizeof(struct rnic_device_limits) == 48, "rnic_device_limits");
+RNIC_ASSERT(sizeof(struct rnic_device_limits) == 56, "rnic_device_limits");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, log_qps) == 0, "rnic_device_limits.log_qps");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, log_cqs) == 1, "rnic_device_limits.log_cqs");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, log_keys) == 2, "rnic_device_limits.log_keys");
@@ -605,12 +630,16 @@ RNIC_ASSERT(offsetof(struct rnic_device_limits, vectors) == 18, "rnic_device_lim
 RNIC_ASSERT(offsetof(struct rnic_device_limits, qp_context_bytes) == 20, "rnic_device_limits.qp_context_bytes");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, cq_context_bytes) == 22, "rnic_device_limits.cq_context_bytes");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, key_context_bytes) == 24, "rnic_device_limits.key_context_bytes");
-RNIC_ASSERT(offsetof(struct rnic_device_limits, reserved0) == 26, "rnic_device_limits.reserved0");
+RNIC_ASSERT(offsetof(struct rnic_device_limits, rd_atomic_context_bytes) == 26, "rnic_device_limits.rd_atomic_context_bytes");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, max_message_bytes) == 28, "rnic_device_limits.max_message_bytes");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, doorbell_pages) == 32, "rnic_device_limits.doorbell_pages");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, qp_cache_entries) == 36, "rnic_device_limits.qp_cache_entries");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, cq_cache_entries) == 40, "rnic_device_limits.cq_cache_entries");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, key_cache_entries) == 44, "rnic_device_limits.key_cache_entries");
+RNIC_ASSERT(offsetof(struct rnic_device_limits, rd_atomic_cache_entries) == 48, "rnic_device_limits.rd_atomic_cache_entries");
+RNIC_ASSERT(offsetof(struct rnic_device_limits, max_rd_atomic) == 52, "rnic_device_limits.max_rd_atomic");
+RNIC_ASSERT(offsetof(struct rnic_device_limits, reserved0) == 53, "rnic_device_limits.reserved0");
+RNIC_ASSERT(offsetof(struct rnic_device_limits, reserved1) == 54, "rnic_device_limits.reserved1");
 
 struct rnic_queue_state {
 	__le16 sq_consumer;
@@ -673,7 +702,11 @@ RNIC_ASSERT(offsetof(struct rnic_queue_state, reserved) == 4, "rnic_queue_state.
 	X(405, RNIC_WQE_LENGTH, "the work request's length does not fit its contents, its slots or the producer index") \
 	X(406, RNIC_WQE_INLINE, "the inline data are longer than allowed") \
 	X(407, RNIC_MESSAGE_TOO_LONG, "the message is longer than 2^31 bytes") \
+	X(408, RNIC_ATOMIC_LENGTH, "the elements of an atomic are not 8 bytes together") \
+	X(409, RNIC_WQE_INLINE_READ, "a READ or an atomic has no payload that could be inline") \
 	X(410, RNIC_RECEIVE_FETCH_FAULT, "a receive work request could not be read from its ring") \
+	X(411, RNIC_READ_NOT_ENABLED, "the queue pair's max_rd_atomic is 0: it may have no READ or atomic outstanding") \
+	X(412, RNIC_READ_TOO_LONG, "the READ's responses would take 2^23 PSNs or more") \
 	X(420, RNIC_L_KEY_INVALID, "the local key is not valid") \
 	X(421, RNIC_L_KEY_RANGE, "the local range lies outside its region") \
 	X(422, RNIC_L_KEY_RIGHT, "the region does not grant local write") \
@@ -696,7 +729,11 @@ RNIC_ASSERT(offsetof(struct rnic_queue_state, reserved) == 4, "rnic_queue_state.
 	X(509, RNIC_CQ_RING_FAULT, "a completion could not be written") \
 	X(510, RNIC_MSN_DISAGREES, "an acknowledgement's MSN does not agree with its PSN; the PSN decided") \
 	X(511, RNIC_FLUSHED, "the queue pair is in the error state") \
-	X(512, RNIC_EVENT_RING_FAULT, "an event could not be written")
+	X(512, RNIC_EVENT_RING_FAULT, "an event could not be written") \
+	X(513, RNIC_RD_ATOMIC_LIMIT, "the peer has more READs and atomics outstanding than max_dest_rd_atomic") \
+	X(514, RNIC_ATOMIC_ALIGNMENT, "the peer's atomic is not aligned to 8 bytes") \
+	X(515, RNIC_BAD_RESPONSE, "the peer's response is of another kind than the request, or out of place in its message") \
+	X(516, RNIC_READ_RESPONSE_LENGTH, "a READ response is longer or shorter than what is missing")
 
 #undef RNIC_ASSERT
 #endif /* RNIC_ABI_H */

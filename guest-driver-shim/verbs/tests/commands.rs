@@ -12,13 +12,13 @@ fn bring_up_hands_over_tables_in_order_and_creates_the_asynchronous_event_queue(
     let state = state.borrow();
     let opcodes: Vec<CommandOpcode> = state.commands.iter().map(|(opcode, _)| *opcode).collect();
     use CommandOpcode as Op;
-    assert_eq!(opcodes, [Op::QUERY_DEVICE, Op::SET_TABLE, Op::SET_TABLE, Op::SET_TABLE, Op::CREATE_EQ]);
-    for (kind, (_, body)) in [TABLE_QP, TABLE_CQ, TABLE_KEY].into_iter().zip(&state.commands[1..4]) {
+    assert_eq!(opcodes, [Op::QUERY_DEVICE, Op::SET_TABLE, Op::SET_TABLE, Op::SET_TABLE, Op::SET_TABLE, Op::CREATE_EQ]);
+    for (kind, (_, body)) in [TABLE_QP, TABLE_CQ, TABLE_KEY, TABLE_RD_ATOMIC].into_iter().zip(&state.commands[1..5]) {
         let (table, _) = SetTable::read_from_prefix(body).unwrap();
         assert_eq!((table.kind, table.log_entries, table.pages.levels, table.pages.page_shift), (kind, 8, 0, 12));
         assert_eq!(table.pages.root.get() % 4096, 0);
     }
-    let (eq, _) = CreateEq::read_from_prefix(&state.commands[4].1).unwrap();
+    let (eq, _) = CreateEq::read_from_prefix(&state.commands[5].1).unwrap();
     assert_eq!((eq.eqn.get(), eq.vector.get()), (0, 0));
 }
 
@@ -31,7 +31,7 @@ fn commands_keep_their_order_over_every_wrap() {
     }
     let state = state.borrow();
     let last: Vec<u32> =
-        state.commands[5..].iter().map(|(_, body)| FlushCaches::read_from_prefix(body).unwrap().0.mask.get()).collect();
+        state.commands[6..].iter().map(|(_, body)| FlushCaches::read_from_prefix(body).unwrap().0.mask.get()).collect();
     assert!(last.iter().copied().eq(0..70_000));
 }
 

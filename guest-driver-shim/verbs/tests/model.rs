@@ -70,7 +70,7 @@ impl State {
             let mut completion = [0; 128];
             completion[..16].copy_from_slice(answer.as_bytes());
             if opcode == CommandOpcode::QUERY_DEVICE {
-                completion[16..64].copy_from_slice(limits().as_bytes());
+                completion[16..16 + size_of::<DeviceLimits>()].copy_from_slice(limits().as_bytes());
             }
             completion[124] = (!(index >> log_slots) & 1) as u8;
             self.memory().copy_in(self.register(REG_COMMAND_COMPLETION_RING) + offset, &completion).unwrap();
@@ -93,6 +93,8 @@ fn limits() -> DeviceLimits {
         qp_context_bytes: 256.into(),
         cq_context_bytes: 64.into(),
         key_context_bytes: 64.into(),
+        rd_atomic_context_bytes: 512.into(),
+        max_rd_atomic: 16,
         ..DeviceLimits::zeroed()
     }
 }
