@@ -42,6 +42,20 @@ pub(crate) enum Waiter {
 }
 
 impl Waiter {
+    /// The queue pair whose stage it is.
+    pub const fn queue_pair(self) -> Option<Qpn> {
+        match self {
+            Self::Transmit(qpn)
+            | Self::WqeFetch(qpn)
+            | Self::Staged(qpn)
+            | Self::Respond(qpn)
+            | Self::Timeout(qpn)
+            | Self::Inbound(qpn)
+            | Self::ReceiveWqe(qpn) => Some(qpn),
+            Self::Completion(_) | Self::Event(_) | Self::Command => None,
+        }
+    }
+
     /// It asks again at its turn, not in the step in which the fill comes back.
     pub const fn is_scheduled(self) -> bool {
         matches!(self, Self::Transmit(_) | Self::Staged(_) | Self::Respond(_))

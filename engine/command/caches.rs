@@ -30,6 +30,7 @@ impl Engine {
     /// Everything dirty goes home; the next use fetches.
     pub(super) fn flush_caches(&mut self, host: &mut Host, flush: Flush) -> Result<Answer, Halt> {
         if flush.queue_pairs {
+            self.contexts.in_hand.flush_queue_pairs();
             for entry in self.contexts.queue_pairs.flush() {
                 self.write_back(host, TableKind::QueuePair, entry.index, &entry.value);
             }
@@ -40,17 +41,20 @@ impl Engine {
             }
         }
         if flush.keys {
+            self.contexts.in_hand.flush_keys();
             for entry in self.contexts.keys.flush() {
                 self.write_back(host, TableKind::Key, entry.index, &entry.value);
             }
         }
         if flush.rd_atomic {
+            self.contexts.in_hand.flush_rd_atomics();
             for entry in self.contexts.rd_atomic.flush() {
                 self.write_back(host, TableKind::RdAtomic, entry.index, &entry.value);
             }
         }
         if flush.translations {
             self.contexts.translations.flush();
+            self.contexts.in_hand.flush_lines();
         }
         Ok(Answer::Done)
     }

@@ -77,6 +77,7 @@ impl Engine {
                     Err(stop) => return Err(halt(stop, key.0)),
                 }
                 self.contexts.keys.remove(index);
+                self.contexts.in_hand.forget_key(index);
                 self.set_key_exists(index, false);
                 self.contexts.keys_epoch += 1;
                 let newest = self.pending.newest();
@@ -90,7 +91,8 @@ impl Engine {
         }
         // A fill that was in flight may have brought it back.
         self.contexts.keys.remove(index);
-        self.contexts.translations.forget(Owner::Key(index));
+        self.contexts.in_hand.forget_key(index);
+        self.contexts.forget_lines(Owner::Key(index));
         self.pending.forget_key_faults(index);
         Ok(Answer::Done)
     }

@@ -69,7 +69,7 @@ impl Engine {
             return Err(Halt::Blocked);
         }
         self.event_queues.remove(eqn);
-        self.contexts.translations.forget(owner);
+        self.contexts.forget_lines(owner);
         Ok(Answer::Done)
     }
 
@@ -142,7 +142,7 @@ impl Engine {
             eq.completion_queues -= 1;
         }
         self.contexts.completion_queues.remove(cqn.0);
-        self.contexts.translations.forget(Owner::CompletionQueue(cqn.0));
+        self.contexts.forget_lines(Owner::CompletionQueue(cqn.0));
         Ok(Answer::Done)
     }
 

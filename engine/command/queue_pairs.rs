@@ -117,8 +117,8 @@ impl Engine {
         self.count_users(qp.send_cqn, qp.receive_cqn, false);
         self.contexts.queue_pairs.remove(qpn.0);
         self.contexts.rd_atomic.remove(qpn.0);
-        self.contexts.translations.forget(Owner::SendQueue(qpn.0));
-        self.contexts.translations.forget(Owner::ReceiveQueue(qpn.0));
+        self.contexts.forget_lines(Owner::SendQueue(qpn.0));
+        self.contexts.forget_lines(Owner::ReceiveQueue(qpn.0));
         self.rate_limits.set(qpn, None);
         Ok(Answer::Done)
     }
@@ -142,6 +142,7 @@ impl Engine {
         }
         self.atomic_locks.forget(qpn);
         self.pending.forget_faults_of(qpn);
+        self.contexts.in_hand.forget_queue_pair(qpn);
         let lists =
             [&mut self.ready, &mut self.responses, &mut self.staged, &mut self.replying, &mut self.wqes.starved];
         for list in lists {

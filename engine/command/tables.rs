@@ -67,7 +67,7 @@ impl Engine {
                 self.translate(host, owner, pages, offset, cause, Waiter::Command).map_err(|stop| halt(stop, 0))?;
             progress.pages.push(iova.0);
         }
-        self.contexts.translations.forget(owner);
+        self.contexts.forget_lines(owner);
         Ok(())
     }
 

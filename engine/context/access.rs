@@ -55,7 +55,8 @@ impl Engine {
         self.refresh(plan);
         while let Some(element) = elements.get(plan.checked_elements) {
             if element.length_bytes > 0 {
-                self.check_element(host, element, accessor)?;
+                let checked = self.check_element(host, element, accessor);
+                self.end_with_key(accessor, checked)?;
             }
             plan.checked_elements += 1;
         }
@@ -68,6 +69,14 @@ impl Engine {
         let variant = element.key.0 as u8;
         context.check(variant, accessor.pdn, element.address, length, accessor.right).map_err(Stop::Refused)?;
         Ok(())
+    }
+
+    /// A key that came late is used once, however its use ends.
+    fn end_with_key<T>(&mut self, accessor: &Accessor, ended: Result<T, Stop>) -> Result<T, Stop> {
+        if !matches!(ended, Err(Stop::Blocked)) {
+            self.contexts.in_hand.drop_key(accessor.waiter);
+        }
+        ended
     }
 
     /// Resolves `length` bytes that start `skip` bytes into the elements.
@@ -87,7 +96,8 @@ impl Engine {
             // The caller has checked that the elements are long enough.
             let piece = piece_at(elements, at).ok_or(Stop::Broken(Diagnostic::PayloadFault))?;
             let wanted = left.min(piece.length_bytes.into());
-            let taken = self.resolve_piece(host, &piece, wanted, accessor, plan)?;
+            let resolved = self.resolve_piece(host, &piece, wanted, accessor, plan);
+            let taken = self.end_with_key(accessor, resolved)?;
             plan.resolved_bytes += taken;
         }
         Ok(())

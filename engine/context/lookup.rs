@@ -9,7 +9,7 @@ use super::key::KeyContext;
 use super::page_list::PageList;
 use super::queue_pair::QpContext;
 use super::rd_atomic::RdAtomicContext;
-use super::translation::{LINE_BYTES, Owner, TranslationCache};
+use super::translation::{LINE_BYTES, Line, Owner, TranslationCache};
 use crate::blocks::Block;
 use crate::engine::Engine;
 use crate::front_end::Status;
@@ -34,7 +34,10 @@ impl Engine {
     ) -> Result<QpContext, Stop> {
         self.blocks.touch(host.now_ns, Block::QpCache, qpn.0);
         if !self.contexts.queue_pairs.contains(qpn.0) {
-            self.fill(host, Fill::QueuePair(qpn), cause, waiter)?;
+            match self.contexts.in_hand.take_queue_pair(qpn) {
+                Some(context) => self.cache_qp(host, qpn, context),
+                None => self.fill(host, Fill::QueuePair(qpn), cause, waiter)?,
+            }
         }
         let cached = self.contexts.queue_pairs.get(qpn.0).copied();
         let mut context = cached.ok_or(Stop::Broken(Diagnostic::ContextFault))?;
@@ -50,7 +53,15 @@ impl Engine {
             return;
         }
         // It left while a nested lookup of another queue pair came in: write-allocate again.
+        self.contexts.in_hand.take_queue_pair(qpn);
         if let Some(evicted) = self.contexts.queue_pairs.insert(qpn.0, context, true) {
+            self.write_back(host, TableKind::QueuePair, evicted.index, &evicted.value);
+        }
+    }
+
+    /// A context as it stands in its table.
+    fn cache_qp(&mut self, host: &mut Host, qpn: Qpn, context: QpContext) {
+        if let Some(evicted) = self.contexts.queue_pairs.insert(qpn.0, context, false) {
             self.write_back(host, TableKind::QueuePair, evicted.index, &evicted.value);
         }
     }
@@ -89,11 +100,22 @@ impl Engine {
         if !self.remembers_rd_atomic(qpn) {
             return Err(Stop::Broken(Diagnostic::TableMissing));
         }
-        self.fill(host, Fill::RdAtomic(qpn), cause, waiter)?;
+        match self.contexts.in_hand.take_rd_atomic(qpn) {
+            Some(context) => self.cache_rd_atomic(host, qpn, context),
+            None => self.fill(host, Fill::RdAtomic(qpn), cause, waiter)?,
+        }
         self.contexts.rd_atomic.get(qpn.0).copied().ok_or(Stop::Broken(Diagnostic::ContextFault))
     }
 
+    /// As it stands in its table.
+    fn cache_rd_atomic(&mut self, host: &mut Host, qpn: Qpn, context: RdAtomicContext) {
+        if let Some(evicted) = self.contexts.rd_atomic.insert(qpn.0, context, false) {
+            self.write_back(host, TableKind::RdAtomic, evicted.index, &evicted.value);
+        }
+    }
+
     pub(crate) fn store_rd_atomic(&mut self, host: &mut Host, qpn: Qpn, context: RdAtomicContext) {
+        self.contexts.in_hand.take_rd_atomic(qpn);
         if let Some(evicted) = self.contexts.rd_atomic.insert(qpn.0, context, true) {
             self.write_back(host, TableKind::RdAtomic, evicted.index, &evicted.value);
         }
@@ -120,6 +142,9 @@ impl Engine {
         if !self.key_exists(index) {
             return Err(Stop::Refused(super::key::Refusal::Invalid));
         }
+        if let Some(context) = self.contexts.in_hand.key(waiter, index) {
+            return Ok(context);
+        }
         self.fill(host, Fill::Key(index), cause, waiter)?;
         self.contexts.keys.get(index).copied().ok_or(Stop::Broken(Diagnostic::ContextFault))
     }
@@ -134,11 +159,27 @@ impl Engine {
         cause: Cause,
         waiter: Waiter,
     ) -> Result<(Iova, u64), Stop> {
-        const BAD: Stop = Stop::Broken(Diagnostic::TranslationFault);
         if pages.levels == 0 {
-            let iova = Iova(pages.root).checked_add(offset).ok_or(BAD)?;
+            let iova = Iova(pages.root).checked_add(offset).ok_or(Stop::Broken(Diagnostic::TranslationFault))?;
             return Ok((iova, u64::MAX - iova.0));
         }
+        let walked = self.walk(host, owner, pages, offset, cause, waiter);
+        if walked != Err(Stop::Blocked) {
+            self.contexts.in_hand.drop_lines(waiter);
+        }
+        walked
+    }
+
+    fn walk(
+        &mut self,
+        host: &mut Host,
+        owner: Owner,
+        pages: &PageList,
+        offset: u64,
+        cause: Cause,
+        waiter: Waiter,
+    ) -> Result<(Iova, u64), Stop> {
+        const BAD: Stop = Stop::Broken(Diagnostic::TranslationFault);
         let place = pages.place(offset);
         let outer = pages.outer_entry(place.page_index).ok_or(BAD)?;
         let mut entry = self.list_entry(host, owner, outer, cause, waiter)?;
@@ -166,6 +207,9 @@ impl Engine {
             return Ok(value);
         }
         let address = TranslationCache::line_of(entry);
+        if let Some(line) = self.contexts.in_hand.line(waiter, owner, address) {
+            return Ok(line.entry(entry));
+        }
         self.fill(host, Fill::Line { owner, address }, cause, waiter)?;
         self.contexts.translations.get(owner, entry).ok_or(Stop::Broken(Diagnostic::TranslationFault))
     }
@@ -216,15 +260,11 @@ impl Engine {
             Fill::RdAtomic(qpn) if self.contexts.rd_atomic.contains(qpn.0) => {}
             Fill::RdAtomic(qpn) => {
                 let context = RdAtomicContext::from_bytes(bytes)?;
-                if let Some(evicted) = self.contexts.rd_atomic.insert(qpn.0, context, false) {
-                    self.write_back(host, TableKind::RdAtomic, evicted.index, &evicted.value);
-                }
+                self.cache_rd_atomic(host, qpn, context);
             }
             Fill::QueuePair(qpn) => {
                 let context = QpContext::from_bytes(bytes)?;
-                if let Some(evicted) = self.contexts.queue_pairs.insert(qpn.0, context, false) {
-                    self.write_back(host, TableKind::QueuePair, evicted.index, &evicted.value);
-                }
+                self.cache_qp(host, qpn, context);
             }
             Fill::CompletionQueue(cqn) => {
                 let context = CqContext::from_bytes(bytes)?;
@@ -240,7 +280,7 @@ impl Engine {
             }
             Fill::Line { owner, address } => {
                 let line = bytes.first_chunk().ok_or(Diagnostic::TranslationFault)?;
-                self.contexts.translations.insert(owner, address, line);
+                self.contexts.translations.insert(Line::new(owner, address, line));
             }
         }
         Ok(())
@@ -249,7 +289,7 @@ impl Engine {
     /// A fill in flight has come back: its waiters run again, whatever it brought.
     pub(crate) fn filled(&mut self, host: &mut Host, fill: Fill, waiters: &[Waiter], bytes: Option<&[u8]>) {
         let installed = match bytes {
-            Some(bytes) => self.install(host, fill, bytes),
+            Some(bytes) => self.arrive(host, fill, waiters, bytes),
             None => Err(fill_fault(fill)),
         };
         for waiter in waiters {
@@ -261,6 +301,36 @@ impl Engine {
                 self.pending.forget_fault(*waiter);
             }
         }
+    }
+
+    /// Into the cache, and into the hands of those who asked: it may leave the cache before they use it.
+    fn arrive(&mut self, host: &mut Host, fill: Fill, waiters: &[Waiter], bytes: &[u8]) -> Result<(), Diagnostic> {
+        let in_hand = &mut self.contexts.in_hand;
+        match fill {
+            Fill::QueuePair(qpn) if waiters.iter().any(|waiter| waiter.is_scheduled()) => {
+                if !self.contexts.queue_pairs.contains(qpn.0) {
+                    in_hand.give_queue_pair(qpn, QpContext::from_bytes(bytes)?);
+                }
+                return Ok(());
+            }
+            Fill::RdAtomic(qpn) => {
+                if !self.contexts.rd_atomic.contains(qpn.0) {
+                    in_hand.give_rd_atomic(qpn, RdAtomicContext::from_bytes(bytes)?);
+                }
+                return Ok(());
+            }
+            // The others use it in this step.
+            Fill::QueuePair(_) | Fill::CompletionQueue(_) => {}
+            Fill::Key(index) => {
+                let context = KeyContext::from_bytes(bytes)?;
+                waiters.iter().for_each(|waiter| in_hand.give_key(*waiter, index, context));
+            }
+            Fill::Line { owner, address } => {
+                let line = Line::new(owner, address, bytes.first_chunk().ok_or(Diagnostic::TranslationFault)?);
+                waiters.iter().for_each(|waiter| in_hand.give_line(*waiter, line));
+            }
+        }
+        self.install(host, fill, bytes)
     }
 
     /// Writes a context to its table: eviction and flush.

@@ -11,6 +11,7 @@ pub mod cache;
 pub mod completion_queue;
 pub mod gid;
 pub mod image;
+pub(crate) mod in_hand;
 pub mod key;
 pub mod lookup;
 pub mod page_list;
@@ -23,11 +24,12 @@ use crate::EngineConfig;
 use cache::Cache;
 use completion_queue::CqContext;
 use gid::GidTable;
+use in_hand::InHand;
 use key::KeyContext;
 use queue_pair::QpContext;
 use rd_atomic::RdAtomicContext;
 use table::Table;
-use translation::TranslationCache;
+use translation::{Owner, TranslationCache};
 
 /// The tables and caches of one adapter.
 #[derive(Debug)]
@@ -41,6 +43,7 @@ pub(crate) struct Contexts {
     pub key_table: Option<Table>,
     pub rd_atomic_table: Option<Table>,
     pub translations: TranslationCache,
+    pub in_hand: InHand,
     pub gids: GidTable,
     /// Changes whenever a key stops being valid: ranges resolved before are resolved again.
     pub keys_epoch: u64,
@@ -58,8 +61,15 @@ impl Contexts {
             key_table: None,
             rd_atomic_table: None,
             translations: TranslationCache::new(config.translation_cache_lines),
+            in_hand: InHand::default(),
             gids: GidTable::default(),
             keys_epoch: 0,
         }
+    }
+
+    /// An owner's page list is its driver's again.
+    pub fn forget_lines(&mut self, owner: Owner) {
+        self.translations.forget(owner);
+        self.in_hand.forget_lines(owner);
     }
 }

@@ -19,12 +19,32 @@ const WAYS: usize = 4;
 /// A walk of two levels needs two lines, and several are under way.
 const FEWEST_LINES: usize = 8;
 
+/// A line and whose it is.
 #[derive(Clone, Copy, Debug)]
-struct Line {
-    owner: Owner,
-    address: u64,
+pub struct Line {
+    pub owner: Owner,
+    pub address: u64,
     used: u64,
     entries: [u64; 8],
+}
+
+impl Line {
+    pub fn new(owner: Owner, address: u64, bytes: &[u8; LINE_BYTES]) -> Self {
+        let mut entries = [0; 8];
+        for (entry, chunk) in entries.iter_mut().zip(bytes.as_chunks::<8>().0) {
+            *entry = u64::from_le_bytes(*chunk);
+        }
+        Self { owner, address, used: 0, entries }
+    }
+
+    pub fn is(&self, owner: Owner, address: u64) -> bool {
+        self.owner == owner && self.address == address
+    }
+
+    /// The entry at this address, which is in the line.
+    pub const fn entry(&self, entry: Iova) -> u64 {
+        self.entries[(entry.0 as usize & (LINE_BYTES - 1)) / 8]
+    }
 }
 
 const EMPTY: Line = Line { owner: Owner::Nobody, address: 0, used: 0, entries: [0; 8] };
@@ -70,22 +90,18 @@ impl TranslationCache {
         let set = self.set(address);
         self.clock += 1;
         let clock = self.clock;
-        let line = self.lines[set].iter_mut().find(|line| line.owner == owner && line.address == address)?;
+        let line = self.lines[set].iter_mut().find(|line| line.is(owner, address))?;
         line.used = clock;
-        Some(line.entries[(entry.0 as usize & (LINE_BYTES - 1)) / 8])
+        Some(line.entry(entry))
     }
 
-    pub fn insert(&mut self, owner: Owner, address: u64, bytes: &[u8; LINE_BYTES]) {
-        let mut entries = [0; 8];
-        for (entry, chunk) in entries.iter_mut().zip(bytes.as_chunks::<8>().0) {
-            *entry = u64::from_le_bytes(*chunk);
-        }
+    pub fn insert(&mut self, line: Line) {
         self.clock += 1;
         self.filled = true;
-        let line = Line { owner, address, used: self.clock, entries };
-        let set = self.set(address);
+        let line = Line { used: self.clock, ..line };
+        let set = self.set(line.address);
         let set = &mut self.lines[set];
-        let same = set.iter().position(|old| old.owner == owner && old.address == address);
+        let same = set.iter().position(|old| old.is(line.owner, line.address));
         let victim = same.or_else(|| {
             set.iter().enumerate().min_by_key(|(_, old)| (old.owner != Owner::Nobody, old.used)).map(|(at, _)| at)
         });
