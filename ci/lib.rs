@@ -30,6 +30,8 @@ mod progress;
 #[cfg(test)]
 mod properties;
 pub mod qemu;
+#[cfg(test)]
+mod search;
 pub mod tools;
 
 pub use error::{Error, Result};

@@ -2,12 +2,9 @@
 //! messages, QEMU's trace. Each body is run on its committed corpus and then on random bytes, and each has to find the
 //! bug that is planted for it.
 
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
-
 use proptest::collection::vec;
 use proptest::prelude::any;
-use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use proptest::test_runner::TestCaseError;
 use proptest::{prop_assert, prop_assert_eq};
 use serde_json::{Value, json};
 
@@ -16,35 +13,15 @@ use crate::image::vmlinux;
 use crate::planted::with_planted;
 use crate::qemu::qmp::{self, Message};
 use crate::qemu::trace;
+use crate::search;
 
 type Body = fn(&[u8]) -> Result<(), TestCaseError>;
 
-const CASES: u32 = 200_000;
-const TIME_LIMIT: Duration = Duration::from_secs(10);
-
-/// The corpus first, then random bytes until the cases or the time are used up.
-fn check(name: &str, body: Body) -> Result<(), String> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(&folder).expect("the corpus").flatten().map(|entry| entry.path()).collect();
-    files.sort();
-    assert!(!files.is_empty(), "{} is empty", folder.display());
-    for file in files {
-        let bytes = std::fs::read(&file).expect("a corpus file");
-        body(&bytes).map_err(|error| format!("{}: {error}", file.display()))?;
-    }
-    let begin = Instant::now();
-    let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
-    let random = |bytes: Vec<u8>| if begin.elapsed() < TIME_LIMIT { body(&bytes) } else { Ok(()) };
-    runner.run(&vec(any::<u8>(), 0..64), random).map_err(|error| error.to_string())
-}
-
 /// The body holds, and does not hold once its bug is planted.
 fn check_with_its_bug(name: &str, body: Body, bug: &'static str) {
-    if let Err(error) = check(name, body) {
-        panic!("{name}: {error}");
-    }
-    assert!(with_planted(bug, || check(name, body)).is_err(), "{name} does not find the planted bug {bug}");
+    let inputs = vec(any::<u8>(), 0..64);
+    search::finds_nothing(env!("CARGO_MANIFEST_DIR"), name, &inputs, body);
+    with_planted(bug, || search::finds(bug, &inputs, body));
 }
 
 /// Text that is nearly apt sources: a byte a word, so that random bytes reach every rule.

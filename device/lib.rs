@@ -6,5 +6,8 @@
 pub mod adapter;
 pub mod function;
 mod planted;
+#[cfg(test)]
+#[path = "../ci/search.rs"]
+mod search;
 pub mod server;
 pub mod vfio_user;

@@ -2,7 +2,7 @@
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What the adapter has counted since its last reset.
+        /// What the adapter has counted since it exists: a reset does not set them back.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
 

@@ -8,7 +8,7 @@ use crate::context::Contexts;
 use crate::counters::Counters;
 use crate::diagnostics::{DiagnosticRecord, Diagnostics};
 use crate::front_end::native::Native;
-use crate::front_end::{FrontEnd, Status};
+use crate::front_end::{EventRecord, FrontEnd, Status};
 use crate::host::Host;
 use crate::numbered::Numbered;
 use crate::numbers::{Cqn, Qpn};
@@ -19,12 +19,15 @@ use crate::rx::atomic_reply::AtomicLocks;
 use crate::wqe_pool::WqePool;
 use rnic_abi::Diagnostic;
 use rnic_abi::diagnostic::Severity;
-use rnic_pcie::{DmaFault, DmaPort, DmaTag};
+use rnic_pcie::{Cause, DmaFault, DmaPort, DmaTag};
 use rnic_wire::Frame;
 use std::collections::VecDeque;
 
 /// Completions that wait for a read: beyond this the engine takes no more frames.
 const WAITING_COMPLETIONS: usize = 4096;
+
+/// The adapter's port, as drivers number it.
+const PORT: u8 = 1;
 
 /// One adapter.
 #[derive(Debug)]
@@ -34,6 +37,8 @@ pub struct Engine {
     pub(crate) enabled: bool,
     pub(crate) fatal: bool,
     pub(crate) link_up: bool,
+    /// The doorbell line of which a piece was diagnosed last.
+    pub(crate) torn_line: Option<u64>,
     pub(crate) commands: CommandQueue,
     pub(crate) contexts: Contexts,
     pub(crate) keys_present: Vec<u64>,
@@ -84,6 +89,7 @@ impl Engine {
             enabled: false,
             fatal: false,
             link_up: true,
+            torn_line: None,
             commands: CommandQueue::default(),
             keys_present: Vec::new(),
             queue_pairs: Numbered::default(),
@@ -116,7 +122,7 @@ impl Engine {
     /// A frame from the port. Its buffer comes back empty or used, whichever the engine has.
     pub fn handle_frame(&mut self, now_ns: u64, port: &mut dyn DmaPort, frame: &mut Frame) {
         let host = &mut Host { port, now_ns };
-        if self.enabled {
+        if self.running() {
             self.receive_frame(host, frame);
             self.settle(host);
         }
@@ -155,7 +161,7 @@ impl Engine {
         self.settle(host);
     }
 
-    /// Back to the state after power-on: nothing is written any more, late answers find nobody.
+    /// Back to the state after power-on: nothing is written any more, late answers find nobody. Only the counters go on.
     pub fn handle_reset(&mut self) {
         let mut fresh = Self::new(self.config.clone());
         std::mem::swap(&mut fresh.front_end, &mut self.front_end);
@@ -167,15 +173,27 @@ impl Engine {
         *self = fresh;
     }
 
-    /// The port's link came up or went down.
-    pub fn handle_link(&mut self, up: bool) {
+    /// The port's link came up or went down: the driver is told. What leaves or arrives meanwhile is the port's to lose.
+    pub fn handle_link(&mut self, now_ns: u64, port: &mut dyn DmaPort, up: bool) {
+        if self.link_up == up {
+            return;
+        }
         self.link_up = up;
+        if self.running() {
+            let host = &mut Host { port, now_ns };
+            let event = if up { EventRecord::PortActive { port: PORT } } else { EventRecord::PortError { port: PORT } };
+            self.async_event(host, event, Cause::Maintenance);
+            self.settle(host);
+        }
     }
 
     // Outputs.
 
     /// Fills `frame` with the next frame to send, if there is one. Called only when the port has room.
     pub fn poll_transmit(&mut self, now_ns: u64, port: &mut dyn DmaPort, frame: &mut Frame) -> bool {
+        if !self.running() {
+            return false;
+        }
         let host = &mut Host { port, now_ns };
         // A turn that ends in a refusal owes it.
         let sent = self.respond(host, frame)
@@ -198,12 +216,17 @@ impl Engine {
 
     /// False while inbound packets wait for host memory and no more can be kept: frames stay in the port.
     pub fn can_receive(&self) -> bool {
-        self.parked_frames < self.config.parked_frames && self.waiting_completions < WAITING_COMPLETIONS
+        !self.running()
+            || (self.parked_frames < self.config.parked_frames && self.waiting_completions < WAITING_COMPLETIONS)
     }
 
     /// Something may be sent.
     pub fn has_output(&self) -> bool {
-        !(self.ready.is_empty() && self.responses.is_empty() && self.staged.is_empty() && self.replying.is_empty())
+        self.running()
+            && !(self.ready.is_empty()
+                && self.responses.is_empty()
+                && self.staged.is_empty()
+                && self.replying.is_empty())
     }
 
     // Inside.
@@ -219,6 +242,11 @@ impl Engine {
         } else {
             self.transmit_turn(host, frame) || self.reply_turn(host, frame)
         }
+    }
+
+    /// Enabled, and not stopped for good.
+    pub(crate) const fn running(&self) -> bool {
+        self.enabled && !self.fatal
     }
 
     /// Runs again what waited for a fill.

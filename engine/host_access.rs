@@ -1,6 +1,7 @@
 //! The host's accesses to the BARs. In: bytes at an offset. Out: the part of the engine that they are for.
 
 use crate::command::CommandQueue;
+use crate::config::PORT_MTU_BYTES;
 use crate::engine::Engine;
 use crate::front_end::{Input, RegisterView};
 use crate::host::Host;
@@ -39,7 +40,25 @@ impl Engine {
                 self.diagnose(now_ns, diagnostic, access.offset as u32, access.data.len() as u64);
             }
         }
+        if !access.torn {
+            self.torn_line = None;
+        }
         self.settle(host);
+    }
+
+    /// A store of a torn line that rings nothing.
+    fn piece_of_line(&mut self, host: &mut Host, access: &HostWrite) {
+        access.count(host, Origin::new(Class::Doorbell, Cause::Maintenance));
+        self.diagnose_torn_line(host, access, access.offset as u32);
+    }
+
+    /// Once a line, whichever of its stores come.
+    pub(crate) fn diagnose_torn_line(&mut self, host: &mut Host, access: &HostWrite, object: u32) {
+        let line = access.offset & !63;
+        if self.torn_line != Some(line) {
+            self.torn_line = Some(line);
+            self.diagnose(host.now_ns, Diagnostic::DoorbellTornLine, object, access.offset);
+        }
     }
 
     /// A read by the host. What does not exist reads as zero.
@@ -64,7 +83,7 @@ impl Engine {
             mac: self.config.mac,
             doorbell_pages: self.config.doorbell_pages,
             vectors: self.config.vectors.into(),
-            port_mtu_bytes: 4096,
+            port_mtu_bytes: PORT_MTU_BYTES,
             last_diagnostic: last.map_or(0, |(diagnostic, _)| diagnostic.number()),
             last_object: last.map_or(0, |(_, object)| object),
         }
@@ -72,11 +91,14 @@ impl Engine {
 
     fn handle_input(&mut self, host: &mut Host, access: &HostWrite, input: Input) {
         let register = Origin::new(Class::RegisterWrite, Cause::Maintenance);
-        let doorbell =
-            matches!(input, Input::Send { .. } | Input::Receive { .. } | Input::ArmCq { .. } | Input::UpdateEq { .. });
-        if doorbell && !self.enabled {
+        let doorbell = !matches!(
+            input,
+            Input::Commands { .. } | Input::Enable | Input::Disable | Input::ClearDiagnostic | Input::Register
+        );
+        if doorbell && !self.running() {
             access.count(host, register);
-            return self.diagnose(host.now_ns, Diagnostic::DeviceDisabled, access.offset as u32, 0);
+            let diagnostic = if self.fatal { Diagnostic::DeviceFatal } else { Diagnostic::DeviceDisabled };
+            return self.diagnose(host.now_ns, diagnostic, access.offset as u32, 0);
         }
         match input {
             Input::Send { page, qpn, producer, form } => self.send_doorbell(host, access, page, qpn, producer, form),
@@ -106,6 +128,7 @@ impl Engine {
                 access.count(host, register);
                 self.marked = Some(value);
             }
+            Input::PieceOfLine => self.piece_of_line(host, access),
             Input::Register => access.count(host, register),
         }
     }

@@ -38,6 +38,9 @@ mod reliability;
 #[path = "tests/rig/mod.rs"]
 mod rig;
 mod rx;
+#[cfg(test)]
+#[path = "../ci/search.rs"]
+mod search;
 mod strict;
 mod tx;
 mod views;

@@ -16,3 +16,6 @@ pub mod verbs;
 
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+#[path = "../ci/search.rs"]
+mod search;

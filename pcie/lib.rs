@@ -18,6 +18,9 @@ mod planted;
 #[cfg(test)]
 mod properties;
 pub mod queue_totals;
+#[cfg(test)]
+#[path = "../ci/search.rs"]
+mod search;
 pub mod tlp;
 pub mod trace;
 pub mod write_combine;

@@ -6,49 +6,22 @@ mod dma;
 mod write_combine;
 
 use crate::planted::with_planted;
+use crate::search;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use std::path::Path;
-use std::time::{Duration, Instant};
+use proptest::test_runner::TestCaseError;
 
 type Body = fn(&[u8]) -> Result<(), TestCaseError>;
 
-const CASES: u32 = 200_000;
-const BUDGET: Duration = Duration::from_secs(10);
-
-/// The committed inputs of a body; there must be some.
-fn run_corpus(name: &str, body: Body) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
-    let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    assert!(!files.is_empty(), "no inputs in {}", folder.display());
-    for file in files {
-        let bytes = std::fs::read(&file).unwrap();
-        body(&bytes).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    }
-}
-
-/// Generated inputs until the cases or the time run out; what was found, if anything.
-fn run_generated(body: Body) -> Result<(), String> {
-    let start = Instant::now();
-    let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
-    TestRunner::new(config)
-        .run(
-            &prop::collection::vec(any::<u8>(), 0..200),
-            |bytes| {
-                if start.elapsed() > BUDGET { Ok(()) } else { body(&bytes) }
-            },
-        )
-        .map_err(|error| error.to_string())
+fn inputs() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..200)
 }
 
 fn check(name: &str, body: Body) {
-    run_corpus(name, body);
-    run_generated(body).unwrap();
+    search::finds_nothing(env!("CARGO_MANIFEST_DIR"), name, &inputs(), body);
 }
 
 fn finds(bug: &'static str, body: Body) {
-    assert!(with_planted(bug, || run_generated(body)).is_err(), "{bug}: not found");
+    with_planted(bug, || search::finds(bug, &inputs(), body));
 }
 
 /// Values out of an input; zeros once it is used up.

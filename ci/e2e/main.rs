@@ -24,6 +24,7 @@ mod ends;
 mod guest_memory;
 mod idle;
 mod kill;
+mod link;
 mod machines;
 mod outside;
 mod pci;

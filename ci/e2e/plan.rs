@@ -1,7 +1,7 @@
 //! The steps, from cheap to dear.
 
 use crate::{
-    caches, counters, demo, doorbells, ends, guest_memory, idle, kill, machines, outside, pci, serve, sharing,
+    caches, counters, demo, doorbells, ends, guest_memory, idle, kill, link, machines, outside, pci, serve, sharing,
 };
 use std::time::Duration;
 
@@ -56,6 +56,7 @@ pub fn steps() -> Vec<Step> {
         demo::kvm_is_proved_before_it_is_used within LIMIT_S;
         demo::model_hosts_take_less_than_two_seconds within LIMIT_S;
         doorbells::a_torn_line_counts_as_single_stores_and_the_work_is_done within LIMIT_S;
+        link::frames_are_lost_while_the_link_is_down_and_the_driver_is_told_of_both_changes within LIMIT_S;
         caches::two_queue_pairs_in_turn_with_a_cache_of_one_fetch_a_context_an_operation_a_side within LIMIT_S;
         outside::scapy_and_tshark_read_every_packet_of_the_demo_as_we_do within LIMIT_S;
         outside::scapy_and_tshark_read_every_packet_of_other_transactions_as_we_do within LIMIT_S;

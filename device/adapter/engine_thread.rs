@@ -94,6 +94,11 @@ impl AdapterHandle {
         &self.socket
     }
 
+    /// [`Adapter::set_link`].
+    pub fn set_link(&self, up: bool) -> Result<(), AdapterError> {
+        self.call(move |adapter| adapter.set_link(up))
+    }
+
     /// Runs `ask` in the adapter's thread, between two steps, and waits for what it says.
     pub fn call<T: Send + 'static>(
         &self,

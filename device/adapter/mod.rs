@@ -31,6 +31,13 @@ impl Adapter {
         self.connection.is_some()
     }
 
+    /// Plugs the port's cable in, or pulls it: frames are lost while it is out, and the driver is told of each change.
+    pub fn set_link(&mut self, up: bool) {
+        self.port.set_link(up);
+        let now_ns = self.function.tick();
+        self.function.engine.handle_link(now_ns, &mut self.function.link, up);
+    }
+
     pub fn clients(&self) -> u64 {
         self.clients
     }

@@ -22,11 +22,22 @@ pub struct AdapterPort {
     pub always_seal: bool,
     /// Frames that nobody on this adapter takes.
     pub ignored_frames: u64,
+    link_up: bool,
+    /// Frames that left or arrived while the link was down, and are lost.
+    pub link_down_frames: u64,
 }
 
 impl AdapterPort {
     pub fn new(switch: Port) -> Self {
-        Self { switch, turned: VecDeque::new(), spare: Vec::new(), always_seal: false, ignored_frames: 0 }
+        Self {
+            switch,
+            turned: VecDeque::new(),
+            spare: Vec::new(),
+            always_seal: false,
+            ignored_frames: 0,
+            link_up: true,
+            link_down_frames: 0,
+        }
     }
 
     /// Frames that may be transmitted now without loss.
@@ -37,6 +48,10 @@ impl AdapterPort {
     pub fn transmit(&mut self, engine: &Engine, frame: &mut Frame, now_ns: u64) {
         if self.always_seal {
             frame.seal();
+        }
+        if !self.link_up {
+            self.link_down_frames += 1;
+            return;
         }
         let own = destination(frame.bytes()).is_some_and(|gid| engine.owns_gid(&gid.0));
         if own {
@@ -55,12 +70,21 @@ impl AdapterPort {
             return true;
         }
         while self.switch.receive(frame, now_ns) {
+            if !self.link_up {
+                self.link_down_frames += 1;
+                continue;
+            }
             if frame.icrc != IcrcState::NotRoce || is_roce(frame.bytes()) {
                 return true;
             }
             self.ignored_frames += 1;
         }
         false
+    }
+
+    /// Plugs the cable in, or pulls it.
+    pub(super) fn set_link(&mut self, up: bool) {
+        self.link_up = up;
     }
 
     pub fn has_turned(&self) -> bool {

@@ -73,6 +73,7 @@ rules! {
     VectorRange = 311, "the MSI-X vector does not exist", "Event queue", "more event queues than vectors";
     VectorUnusable = 312, "the MSI-X vector has no receiver", "Event queue", "MSI-X is off or the vector was not set up";
     QpTypeUnsupported = 313, "the queue pair type is not supported", "Queue pairs", "a type other than RC";
+    GidExists = 314, "another entry of the GID table holds this GID in the same VLAN", "Commands", "an address was moved to another index without removing it first";
     ModifyTransition = 320, "no transition leads from the present state to this one", "Queue pair states", "a step of RESET, INIT, RTR, RTS was left out";
     ModifyMissing = 321, "a required attribute is missing", "Queue pair states", "see the table of transitions";
     ModifyIllegal = 322, "an attribute is not allowed in this transition", "Queue pair states", "see the table of transitions";
@@ -80,6 +81,7 @@ rules! {
     ModifyValue = 324, "the value of an attribute is outside its range", "Queue pair states", "a path MTU above the port's, a GID index without entry";
     AccessNeedsLocalWrite = 325, "remote write or atomic access needs local write access", "Memory regions", "LOCAL_WRITE is missing";
     RegionWraps = 326, "the region wraps around the address space or is larger than its page list can be", "Memory regions", "start plus length beyond 2^64";
+    ModifyUnsupported = 327, "the attribute belongs to a feature that the device does not have", "Queue pair states", "an alternate path or its migration state";
     ContextFault = 330, "a context could not be read from or written to its table", "Context tables", "the table's memory was unmapped";
     ContextInvalid = 331, "what came back from a context table is not what the device wrote", "Context tables", "the driver or a stray DMA wrote into the table";
 

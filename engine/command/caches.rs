@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::front_end::commands::{Flush, Limits, TableKind};
 use crate::front_end::{Answer, CommandError};
 use crate::host::Host;
+use rnic_abi::{CommandStatus, Diagnostic};
 
 impl Engine {
     pub(super) fn query_device(&self) -> Answer {
@@ -20,6 +21,10 @@ impl Engine {
     }
 
     pub(super) fn set_gid(&mut self, index: u16, entry: Option<GidEntry>) -> Result<Answer, Halt> {
+        if entry.is_some_and(|entry| self.contexts.gids.is_elsewhere(index, &entry)) {
+            let object = index.into();
+            return Err(CommandError::new(CommandStatus::EXISTS, Diagnostic::GidExists, object).into());
+        }
         if self.contexts.gids.set(index, entry) {
             Ok(Answer::Done)
         } else {

@@ -167,7 +167,7 @@ impl Engine {
                 false
             }
             Err(_) => {
-                self.stop_for_good(host, Diagnostic::CommandFetchFault);
+                self.commands_out_of_reach(host);
                 false
             }
         }
@@ -188,14 +188,14 @@ impl Engine {
                 self.start_command(slot, length);
                 self.resume_commands(host);
             }
-            None => self.stop_for_good(host, Diagnostic::CommandFetchFault),
+            None => self.commands_out_of_reach(host),
         }
     }
 
     /// The command rings are out of reach: nothing can be answered any more.
-    fn stop_for_good(&mut self, host: &mut Host, diagnostic: Diagnostic) {
-        self.fatal = true;
-        self.diagnose(host.now_ns, diagnostic, 0, self.commands.consumer.into());
+    fn commands_out_of_reach(&mut self, host: &mut Host) {
+        self.diagnose(host.now_ns, Diagnostic::CommandFetchFault, 0, self.commands.consumer.into());
+        self.stop_for_good(host, Diagnostic::CommandFetchFault);
     }
 
     fn answer_command(&mut self, host: &mut Host, command: &[u8; SLOT_BYTES], answer: &Result<Answer, CommandError>) {
@@ -208,7 +208,7 @@ impl Engine {
         let origin = Origin::new(Class::CommandCompletion, cause);
         self.commands.consumer = self.commands.consumer.wrapping_add(1);
         if host.port.write(origin, &[DmaRange::new(iova, length as u32)], &out[..length]).is_err() {
-            return self.stop_for_good(host, Diagnostic::CommandFetchFault);
+            return self.commands_out_of_reach(host);
         }
         if self.front_end.wants_event(&command[..length]) {
             self.async_event(host, EventRecord::Command { slot }, cause);

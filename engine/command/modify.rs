@@ -2,6 +2,7 @@
 
 use super::transitions::{self, Refusal};
 use super::{Halt, halt, missing};
+use crate::config::PORT_MTU_BYTES;
 use crate::context::queue_pair::{QpContext, QpState};
 use crate::engine::Engine;
 use crate::front_end::commands::QpChange;
@@ -62,6 +63,9 @@ impl Engine {
             Refusal::Missing(_) => parameter(Diagnostic::ModifyMissing),
             Refusal::Illegal(_) => parameter(Diagnostic::ModifyIllegal),
         })?;
+        if change.mask & (ATTR_ALT_PATH | ATTR_PATH_MIG_STATE) != 0 {
+            return Err(parameter(Diagnostic::ModifyUnsupported));
+        }
         if self.values_hold(change) { Ok(()) } else { Err(parameter(Diagnostic::ModifyValue)) }
     }
 
@@ -72,7 +76,8 @@ impl Engine {
         (!given(ATTR_PKEY_INDEX) || change.pkey_index == 0)
             && (!given(ATTR_PORT) || change.port == 1)
             && (!given(ATTR_ACCESS_FLAGS) || change.access & !rights == 0)
-            && (!given(ATTR_PATH_MTU) || (1..=5).contains(&change.path_mtu))
+            && (!given(ATTR_PATH_MTU)
+                || ((1..=5).contains(&change.path_mtu) && 128 << change.path_mtu <= PORT_MTU_BYTES))
             && (!given(ATTR_DEST_QPN) || change.dest_qpn <= 0xff_ffff)
             && (!given(ATTR_RQ_PSN) || change.rq_psn <= 0xff_ffff)
             && (!given(ATTR_SQ_PSN) || change.sq_psn <= 0xff_ffff)

@@ -25,8 +25,8 @@ impl Engine {
         progress: &mut Progress,
     ) -> Result<Answer, Halt> {
         let number = new.qpn.0;
-        let in_range = number != 0
-            && number <= 0xff_ffff
+        // 0 and 1 are the management datagrams' by specification.
+        let in_range = (2..=0xff_ffff).contains(&number)
             && new.log_sq_slots <= limits::MAX_LOG_SQ_SLOTS
             && new.log_rq_entries <= limits::MAX_LOG_RQ_ENTRIES;
         if !in_range {

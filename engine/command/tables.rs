@@ -8,7 +8,8 @@ use crate::engine::Engine;
 use crate::front_end::commands::TableKind;
 use crate::front_end::{Answer, CommandError};
 use crate::host::Host;
-use crate::pending::Waiter;
+use crate::pending::{Stop, Waiter};
+use arrayvec::ArrayVec;
 use rnic_abi::{CommandStatus, Diagnostic, limits};
 use rnic_pcie::Cause;
 
@@ -63,12 +64,21 @@ impl Engine {
         let count = bytes.div_ceil(pages.page_bytes());
         while (progress.pages.len() as u64) < count {
             let offset = (progress.pages.len() as u64) << pages.page_shift;
-            let (iova, _) =
-                self.translate(host, owner, pages, offset, cause, Waiter::Command).map_err(|stop| halt(stop, 0))?;
+            let (iova, _) = self
+                .translate(host, owner, pages, offset, cause, Waiter::Command)
+                .map_err(|stop| self.give_up(stop, &[owner]))?;
             progress.pages.push(iova.0);
         }
         self.contexts.forget_lines(owner);
         Ok(())
+    }
+
+    /// A command that fails leaves no line behind: its driver may mend the list and try again.
+    fn give_up(&mut self, stop: Stop, owners: &[Owner]) -> Halt {
+        if stop != Stop::Blocked {
+            owners.iter().for_each(|owner| self.contexts.forget_lines(*owner));
+        }
+        halt(stop, 0)
     }
 
     /// Brings the first lines of page lists into the cache, so that the first use finds them.
@@ -84,8 +94,10 @@ impl Engine {
             let lines = extent.lines();
             while progress.warmed < before + lines {
                 let offset = ((progress.warmed - before) * ENTRIES_PER_LINE) << extent.pages.page_shift;
-                self.translate(host, extent.owner, &extent.pages, offset, cause, Waiter::Command)
-                    .map_err(|stop| halt(stop, 0))?;
+                self.translate(host, extent.owner, &extent.pages, offset, cause, Waiter::Command).map_err(|stop| {
+                    let owners: ArrayVec<Owner, 2> = extents.iter().map(|extent| extent.owner).collect();
+                    self.give_up(stop, &owners)
+                })?;
                 progress.warmed += 1;
             }
             before += lines;

@@ -39,6 +39,12 @@ impl GidTable {
         (0..).zip(&self.entries).filter_map(|(index, entry)| entry.as_ref().map(|entry| (index, entry)))
     }
 
+    /// Another index holds the same address in the same VLAN: which of the two a packet is for could not be told.
+    pub fn is_elsewhere(&self, index: u16, entry: &GidEntry) -> bool {
+        let mut others = self.entries.iter().enumerate().filter(|(at, _)| *at != usize::from(index));
+        others.any(|(_, other)| other.is_some_and(|other| (other.gid, other.vlan_id) == (entry.gid, entry.vlan_id)))
+    }
+
     /// The GIDs that are set.
     pub fn iter(&self) -> impl Iterator<Item = &GidEntry> {
         self.entries.iter().flatten()

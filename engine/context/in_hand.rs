@@ -142,9 +142,4 @@ impl InHand {
             !hand.is_empty()
         });
     }
-
-    #[cfg(test)]
-    pub fn is_empty(&self) -> bool {
-        self.queue_pairs.is_empty() && self.rd_atomics.is_empty() && self.hands.is_empty()
-    }
 }

@@ -60,6 +60,8 @@ pub enum Input {
     ClearDiagnostic,
     /// The driver tells the tools beside the device where it is.
     Mark(u64),
+    /// A store of a doorbell line that has not become whole, and not the one that rings.
+    PieceOfLine,
     /// Nothing more than a register that changed.
     Register,
 }

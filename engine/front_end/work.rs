@@ -154,8 +154,14 @@ pub enum EventRecord {
     SendQueueDrained {
         qpn: u32,
     },
-    /// A strict device has stopped.
+    /// The device has stopped for good.
     DeviceFatal {
         diagnostic: Diagnostic,
+    },
+    PortActive {
+        port: u8,
+    },
+    PortError {
+        port: u8,
     },
 }

@@ -13,12 +13,7 @@ mod traffic;
 mod work_requests;
 mod world;
 
-use crate::planted::with_planted;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestError, TestRunner};
-use std::time::Duration;
-
-type Body = fn(&[u8]) -> Result<(), TestCaseError>;
 
 /// Values out of bytes; zeros when they have ended.
 pub(crate) struct Script<'a>(&'a [u8]);
@@ -62,70 +57,29 @@ impl Script<'_> {
     }
 }
 
-/// The time to stop, so that a slow machine tries fewer cases.
-struct Stop {
-    #[expect(clippy::disallowed_types, reason = "the search is limited by time, what it searches is not")]
-    started: std::time::Instant,
-    limit: Duration,
-}
-
-impl Stop {
-    /// Ten seconds, unless somebody has time for a longer search.
-    #[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "see above")]
-    fn new() -> Self {
-        let seconds = std::env::var("RNIC_SEARCH_SECONDS").ok().and_then(|text| text.parse().ok());
-        Self { started: std::time::Instant::now(), limit: Duration::from_secs(seconds.unwrap_or(10)) }
-    }
-
-    fn is_due(&self) -> bool {
-        self.started.elapsed() > self.limit
-    }
-}
-
-fn search(body: Body) -> Result<(), TestError<Vec<u8>>> {
-    let stop = Stop::new();
-    // What is left when the time is over is generated and skipped: it must not be much.
-    let cases = 20_000u32.saturating_mul(stop.limit.as_secs() as u32);
-    let config = Config { cases, failure_persistence: None, max_shrink_iters: 500, ..Config::default() };
-    let strategy = proptest::collection::vec(any::<u8>(), 0..400);
-    TestRunner::new(config).run(&strategy, |bytes| if stop.is_due() { Ok(()) } else { body(&bytes) })
-}
-
-/// The corpus, then a search.
-fn finds_nothing(name: &str, body: Body) {
-    let folder = format!("{}/corpus/{name}", env!("CARGO_MANIFEST_DIR"));
-    let mut entries = 0;
-    for entry in std::fs::read_dir(&folder).expect("the corpus is committed") {
-        let path = entry.expect("a directory entry").path();
-        let bytes = std::fs::read(&path).expect("a readable file");
-        body(&bytes).unwrap_or_else(|fault| panic!("{}: {fault}", path.display()));
-        entries += 1;
-    }
-    assert!(entries >= 4, "the corpus in {folder} is missing");
-    if let Err(TestError::Fail(reason, bytes)) = search(body) {
-        if let Some(folder) = std::env::var_os("RNIC_KEEP_FAILURES") {
-            std::fs::write(std::path::Path::new(&folder).join(format!("{name}.bin")), &bytes).expect("writable");
-        }
-        panic!("{reason}\n{bytes:?}");
-    }
-}
-
-fn finds_planted(bug: &'static str, body: Body) {
-    let found = with_planted(bug, || search(body));
-    assert!(matches!(found, Err(TestError::Fail(..))), "{bug} was not found");
+fn scripts() -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(any::<u8>(), 0..400)
 }
 
 macro_rules! body_tests {
     ($($name:ident, $bug:literal;)*) => {
         $(mod $name {
+            use crate::planted::with_planted;
+            use crate::search;
+
             #[test]
             fn any_bytes_are_survived() {
-                super::super::finds_nothing(stringify!($name), super::super::$name::body);
+                search::finds_nothing(
+                    env!("CARGO_MANIFEST_DIR"),
+                    stringify!($name),
+                    &super::super::scripts(),
+                    super::super::$name::body,
+                );
             }
 
             #[test]
             fn the_planted_bug_is_found() {
-                super::super::finds_planted($bug, super::super::$name::body);
+                with_planted($bug, || search::finds($bug, &super::super::scripts(), super::super::$name::body));
             }
         })*
     };
@@ -143,6 +97,7 @@ mod tests {
 
     #[test]
     fn a_read_that_completes_without_its_response_is_found() {
-        super::finds_planted("passed_over_reads_complete", super::traffic::body);
+        let bug = "passed_over_reads_complete";
+        crate::planted::with_planted(bug, || crate::search::finds(bug, &super::scripts(), super::traffic::body));
     }
 }

@@ -32,6 +32,9 @@ mod planted;
 
 #[cfg(test)]
 mod checks;
+#[cfg(test)]
+#[path = "../../ci/search.rs"]
+mod search;
 
 pub use capture::{Capture, CaptureError, CaptureOptions, CapturePoints, CaptureState};
 pub use counters::{DropReason, PortStatistics};

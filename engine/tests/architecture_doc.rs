@@ -9,7 +9,8 @@ use rnic_abi::doorbell::{DB_CQ_ARM, DB_EQ_UPDATE, cq_arm, eq_update};
 use rnic_engine::command::transitions::RC_TRANSITIONS;
 use rnic_engine::front_end::native::Native;
 use rnic_engine::front_end::{
-    Body, Completion, CompletionKind, Element, EventRecord, Expected, FrontEnd, Operation, SendWork, Status,
+    Body, Completion, CompletionKind, DoorbellForm, Element, EventRecord, Expected, FrontEnd, Input, Operation,
+    RegisterView, SendWork, Status,
 };
 use rnic_engine::numbers::{Key, Qpn};
 use rnic_engine::{Block, EngineConfig};
@@ -98,6 +99,19 @@ fn the_transitions_are_those_of_the_datasheet() {
     let name = |state| format!("{state:?}").to_uppercase();
     let made: Vec<_> =
         RC_TRANSITIONS.iter().map(|step| (name(step.from), name(step.to), step.required, step.optional)).collect();
+    assert_eq!(told, made);
+}
+
+#[test]
+fn the_rnr_delays_are_those_of_the_datasheet() {
+    let mut told = BTreeMap::new();
+    for row in rows(&document("hardware-abi.md"), "| code | ms | code | ms | code | ms | code | ms |") {
+        for pair in row.chunks(2) {
+            told.insert(pair[0].parse().unwrap(), pair[1].clone());
+        }
+    }
+    let made: BTreeMap<u8, String> =
+        (0..32).map(|code| (code, format!("{:.2}", rnic_wire::RnrTimer::new(code).delay_ns() as f64 / 1e6))).collect();
     assert_eq!(told, made);
 }
 
@@ -199,6 +213,22 @@ fn the_examples_are_what_the_codecs_read_and_write() {
         let expected = Expected { qpn: Qpn(0x11), slot_index, available_slots: work.slots };
         assert_eq!((native.send_slots(&bytes), bytes.len()), (work.slots, usize::from(work.slots) * 64), "{name}");
         assert_eq!(native.decode_send(expected, &bytes), Ok(work), "{name}");
+    }
+    let mut native = native;
+    for (name, offset, producer) in
+        [("line that carries a WRITE of 28 inline bytes", 0x1800, 1), ("line with a doorbell value", 0x1400, 1)]
+    {
+        let line: [u8; 64] = take(name).try_into().expect("a line of 64 bytes");
+        let input = native.write(rnic_abi::registers::BAR_DOORBELLS, offset, &line, &RegisterView::default());
+        let form = if offset == 0x1400 { DoorbellForm::Line } else { DoorbellForm::WorkRequest(line) };
+        assert_eq!(input, Ok(Input::Send { page: 1, qpn: Qpn(0x11), producer, form }), "{name}");
+        if let DoorbellForm::WorkRequest(line) = form {
+            let expected = Expected { qpn: Qpn(0x11), slot_index: 0, available_slots: 1 };
+            let work = native.decode_send(expected, &line).expect(name);
+            let Body::Inline(data) = &work.body else { panic!("{name}: {work:?}") };
+            assert_eq!((work.operation, &data[..]), (Operation::Write, &b"the doorbell carries it all."[..]));
+            assert_eq!((work.remote_address, work.rkey, work.signaled), (0x7f00_0008_0000, Key(0x2200), true));
+        }
     }
     let receive = native.decode_receive(&take("receive of 8192 bytes")).unwrap();
     assert_eq!(receive[..], elements(&[(0x7f00_0008_0000, 8192, 0x2200)])[..]);

@@ -115,6 +115,36 @@ fn two_queue_pairs_in_turn_through_a_cache_of_one_fetch_a_context_an_operation()
     assert_eq!(fabric.a.diagnostics(), [""; 0]);
 }
 
+/// A region whose list ends in an unaligned address is refused; with the list mended it is taken, and used as it is
+/// now.
+#[test]
+fn a_command_that_meets_a_bad_list_leaves_no_line_of_it() {
+    for levels in [1u8, 2] {
+        let mut fabric = Fabric::new(EngineConfig::default(), 5);
+        let pages = 12;
+        let region = fabric.a.region(0x200, VIRTUAL, pages * PAGE, BUFFER, levels, all_rights());
+        let list = LISTS + 2 * 0x4000 + if levels == 2 { PAGE } else { 0 };
+        // The first line leads elsewhere, the second one astray.
+        for page in 0..8 {
+            fabric.a.port.put(list + page * 8, &(BUFFER + 0x8_0000 + page * PAGE).to_le_bytes());
+        }
+        fabric.a.port.put(list + 8 * 8, &(BUFFER + 8).to_le_bytes());
+        let refused = fabric.a.try_command(CommandOpcode::REGISTER_KEY, region.as_bytes());
+        assert_eq!(refused, (rnic_abi::CommandStatus::DMA_FAULT.0, "TranslationFault"), "levels {levels}");
+        for page in 0..pages {
+            fabric.a.port.put(list + page * 8, &(BUFFER + page * PAGE).to_le_bytes());
+        }
+        fabric.a.must(CommandOpcode::REGISTER_KEY, region.as_bytes());
+        fabric.a.port.put(BUFFER, &pattern(4096, 9));
+        let mut request = Request::new(WorkOpcode::WRITE, 4096);
+        request.elements = vec![(VIRTUAL, 4096, 0x200)];
+        fabric.a.send(&request);
+        fabric.run();
+        let placed = fabric.b.port.slice(BUFFER + 0x8_0000, 4096);
+        assert!(placed == pattern(4096, 9), "levels {levels}: the mended list is read");
+    }
+}
+
 #[test]
 fn what_a_small_cache_writes_back_survives() {
     let mut fabric = Fabric::new(small(1), 1);

@@ -107,6 +107,11 @@ const COMMAND_RULES: &[(Diagnostic, Break)] = &[
         qp.qp_type = 3;
         refused(f, CommandOpcode::CREATE_QP, qp.as_bytes());
     }),
+    (Diagnostic::GidExists, |f| {
+        let mut entry = SetGid::zeroed();
+        (entry.index, entry.valid, entry.vlan_id, entry.gid) = (7.into(), 1, NO_VLAN.into(), gid(IP_A));
+        refused(f, CommandOpcode::SET_GID, entry.as_bytes());
+    }),
     (Diagnostic::ModifyTransition, |f| modify(f, QP_STATE_INIT, 0, |_| {})),
     (Diagnostic::ModifyMissing, |f| {
         f.a.create_qp(0x15);
@@ -117,6 +122,7 @@ const COMMAND_RULES: &[(Diagnostic, Break)] = &[
         modify(f, QP_STATE_RTS, ATTR_CUR_STATE, |change| change.current_state = QP_STATE_SQD);
     }),
     (Diagnostic::ModifyValue, |f| modify(f, QP_STATE_RTS, ATTR_ACCESS_FLAGS, |change| change.access = 0x80.into())),
+    (Diagnostic::ModifyUnsupported, |f| modify(f, QP_STATE_RTS, ATTR_ALT_PATH, |_| {})),
     (Diagnostic::AccessNeedsLocalWrite, |f| {
         let region = f.a.region(0x200, VIRTUAL, 64, BUFFER, 0, ACCESS_REMOTE_WRITE);
         refused(f, CommandOpcode::REGISTER_KEY, region.as_bytes());

@@ -31,7 +31,7 @@ impl Engine {
             Err(diagnostic) => return self.diagnose(host.now_ns, diagnostic, qpn.0, producer.into()),
         };
         if access.torn {
-            self.diagnose(host.now_ns, Diagnostic::DoorbellTornLine, qpn.0, access.offset);
+            self.diagnose_torn_line(host, access, qpn.0);
         }
         if let DoorbellForm::WorkRequest(line) = form {
             self.take_carried_wqe(host, qpn, index, &line);

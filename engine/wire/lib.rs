@@ -54,6 +54,9 @@ mod planted;
 
 #[cfg(test)]
 mod checks;
+#[cfg(test)]
+#[path = "../../ci/search.rs"]
+mod search;
 
 pub use aeth::{Aeth, CreditCode, NakCode, RnrTimer, Syndrome};
 pub use atomic::{AtomicAckEth, AtomicEth};

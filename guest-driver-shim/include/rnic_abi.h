@@ -685,6 +685,7 @@ RNIC_ASSERT(offsetof(struct rnic_queue_state, reserved) == 4, "rnic_queue_state.
 	X(311, RNIC_VECTOR_RANGE, "the MSI-X vector does not exist") \
 	X(312, RNIC_VECTOR_UNUSABLE, "the MSI-X vector has no receiver") \
 	X(313, RNIC_QP_TYPE_UNSUPPORTED, "the queue pair type is not supported") \
+	X(314, RNIC_GID_EXISTS, "another entry of the GID table holds this GID in the same VLAN") \
 	X(320, RNIC_MODIFY_TRANSITION, "no transition leads from the present state to this one") \
 	X(321, RNIC_MODIFY_MISSING, "a required attribute is missing") \
 	X(322, RNIC_MODIFY_ILLEGAL, "an attribute is not allowed in this transition") \
@@ -692,6 +693,7 @@ RNIC_ASSERT(offsetof(struct rnic_queue_state, reserved) == 4, "rnic_queue_state.
 	X(324, RNIC_MODIFY_VALUE, "the value of an attribute is outside its range") \
 	X(325, RNIC_ACCESS_NEEDS_LOCAL_WRITE, "remote write or atomic access needs local write access") \
 	X(326, RNIC_REGION_WRAPS, "the region wraps around the address space or is larger than its page list can be") \
+	X(327, RNIC_MODIFY_UNSUPPORTED, "the attribute belongs to a feature that the device does not have") \
 	X(330, RNIC_CONTEXT_FAULT, "a context could not be read from or written to its table") \
 	X(331, RNIC_CONTEXT_INVALID, "what came back from a context table is not what the device wrote") \
 	X(400, RNIC_WQE_FETCH_FAULT, "work requests could not be read from the ring") \

@@ -11,12 +11,11 @@ use super::super::parser::INPUT_BUFFER_BYTES;
 use super::recorder::Call;
 use super::rig::{Rig, Seen, message, qemu_version};
 use crate::planted::with_planted;
+use crate::search;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use proptest::test_runner::TestCaseError;
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
-use std::path::Path;
-use std::time::{Duration, Instant};
 use zerocopy::FromBytes;
 
 /// Reads the instructions out of the fuzzed bytes.
@@ -266,48 +265,21 @@ fn judge(run: &mut Run) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Runs the body on arbitrary bytes; the error is what the runner reports.
-fn run_cases(limit: Duration) -> Result<u32, String> {
-    let start = Instant::now();
-    let cases = std::cell::Cell::new(0u32);
-    let config = Config { cases: 200_000, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
-    let mut runner = TestRunner::new(config);
-    let outcome = runner.run(&prop::collection::vec(any::<u8>(), 0..600), |bytes| {
-        if start.elapsed() > limit {
-            return Ok(());
-        }
-        cases.set(cases.get() + 1);
-        body(&bytes)
-    });
-    outcome.map(|()| cases.get()).map_err(|error| error.to_string())
-}
-
-/// Runs the body on the committed inputs; gives how many there are.
-fn run_corpus() -> Result<u32, String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/vfio_user_stream");
-    let mut inputs = 0;
-    for entry in std::fs::read_dir(&folder).unwrap() {
-        let path = entry.unwrap().path();
-        let bytes = std::fs::read(&path).unwrap();
-        body(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
-        inputs += 1;
-    }
-    Ok(inputs)
+fn streams() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..600)
 }
 
 #[test]
 fn arbitrary_streams_hold() {
-    assert!(run_corpus().unwrap() >= 18);
-    let cases = run_cases(Duration::from_secs(10)).unwrap();
-    assert!(cases > 500, "only {cases} cases in the time");
+    search::finds_nothing(env!("CARGO_MANIFEST_DIR"), "vfio_user_stream", &streams(), body);
 }
 
 #[test]
 fn a_planted_bug_is_found() {
     for bug in ["vfio_user_error_to_no_reply", "vfio_user_body_not_drained", "vfio_user_revoked_twice"] {
-        let found = with_planted(bug, || run_cases(Duration::from_secs(20)));
-        assert!(found.is_err(), "{bug} was not found in {found:?} cases");
-        let found = with_planted(bug, run_corpus);
-        assert!(found.is_err(), "{bug} was not found by {found:?} committed inputs");
+        with_planted(bug, || search::finds(bug, &streams(), body));
+        let corpus = search::corpus(env!("CARGO_MANIFEST_DIR"), "vfio_user_stream");
+        let found = with_planted(bug, || corpus.iter().any(|(_, bytes)| body(bytes).is_err()));
+        assert!(found, "{bug} was not found by the committed inputs");
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn decode(slot: &[u8]) -> Result<Command, CommandError> {
     let (header, _) = CommandHeader::read_from_prefix(slot).map_err(|_| CommandError::range(0))?;
     must_be_zero(&[header.reserved0.get().into(), header.reserved1.get(), (header.flags & !COMMAND_NOTIFY).into()])?;
     match CommandOpcode(header.opcode) {
-        CommandOpcode::QUERY_DEVICE => Ok(Command::QueryDevice),
+        CommandOpcode::QUERY_DEVICE => body::<[u8; 0]>(slot).map(|_| Command::QueryDevice),
         CommandOpcode::SET_TABLE => set_table(body(slot)?),
         CommandOpcode::FLUSH_CACHES => flush(body(slot)?),
         CommandOpcode::SET_GID => set_gid(body(slot)?),

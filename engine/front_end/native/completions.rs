@@ -71,6 +71,8 @@ pub(super) fn encode_event(event: &EventRecord, phase: bool, out: &mut [u8]) {
         EventRecord::CommunicationEstablished { qpn } => (EventType::COMM_EST, qpn, 0),
         EventRecord::SendQueueDrained { qpn } => (EventType::SQ_DRAINED, qpn, 0),
         EventRecord::DeviceFatal { diagnostic } => (EventType::DEVICE_FATAL, 0, diagnostic.number()),
+        EventRecord::PortActive { port } => (EventType::PORT_ACTIVE, port.into(), 0),
+        EventRecord::PortError { port } => (EventType::PORT_ERR, port.into(), 0),
     };
     let mut eqe = Eqe::zeroed();
     eqe.event_type = event_type.0;

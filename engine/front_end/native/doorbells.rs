@@ -46,7 +46,7 @@ pub(super) fn decode(offset: u64, data: &[u8]) -> Result<Input, Diagnostic> {
             Ok(Input::Send { page, qpn, producer, form: DoorbellForm::Value })
         }
         // The rest of a torn line says nothing that its first 8 bytes have not said.
-        _ if in_line(at) => Ok(Input::Register),
+        _ if in_line(at) => Ok(Input::PieceOfLine),
         DB_RECEIVE => {
             let (qpn, producer) = queue(value)?;
             Ok(Input::Receive { page, qpn, producer })

@@ -4,13 +4,12 @@
 //! is counted; and at the end all counts add up.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestError, TestRunner};
 
 use super::*;
 use crate::planted::with_planted;
+use crate::search;
 use crate::{
     Displacement, DropReason, FaultScript, Forwarded, Impairment, PortStatistics, Probability, RateLimit, Reorder,
 };
@@ -266,43 +265,6 @@ fn fault_script_text(bytes: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-type Body = fn(&[u8]) -> Result<(), TestCaseError>;
-
-fn search(strategy: impl Strategy<Value = Vec<u8>>, body: Body) -> Result<(), TestError<Vec<u8>>> {
-    let stop = Stop::after(Duration::from_secs(10));
-    let config = Config { cases: 200_000, failure_persistence: None, ..Config::default() };
-    TestRunner::new(config).run(&strategy, |bytes| if stop.is_due() { Ok(()) } else { body(&bytes) })
-}
-
-/// The time to stop, so that a slow machine tries fewer cases.
-struct Stop {
-    #[expect(clippy::disallowed_types, reason = "the search is limited by time, what it searches is not")]
-    started: std::time::Instant,
-    limit: Duration,
-}
-
-impl Stop {
-    #[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "see above")]
-    fn after(limit: Duration) -> Self {
-        Self { started: std::time::Instant::now(), limit }
-    }
-
-    fn is_due(&self) -> bool {
-        self.started.elapsed() > self.limit
-    }
-}
-
-fn run_corpus(name: &str, entries_min: usize, body: Body) {
-    let folder = format!("{}/corpus/{name}", env!("CARGO_MANIFEST_DIR"));
-    let mut entries = 0;
-    for entry in std::fs::read_dir(&folder).unwrap() {
-        let path = entry.unwrap().path();
-        body(&std::fs::read(&path).unwrap()).unwrap_or_else(|fault| panic!("{}: {fault}", path.display()));
-        entries += 1;
-    }
-    assert!(entries >= entries_min, "the corpus in {folder} is missing");
-}
-
 fn any_traffic() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(any::<u8>(), 0..300)
 }
@@ -316,42 +278,37 @@ fn nearly_a_script() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(word, 0..4).prop_map(|words| words.join(",").into_bytes())
 }
 
-#[test]
-fn corpora_find_nothing() {
-    run_corpus("switch_frames", 6, switch_frames);
-    run_corpus("impaired_frames", 4, impaired_frames);
-    run_corpus("fault_script_text", 8, fault_script_text);
+fn check(name: &str, strategy: &impl Strategy<Value = Vec<u8>>, body: fn(&[u8]) -> Result<(), TestCaseError>) {
+    search::finds_nothing(env!("CARGO_MANIFEST_DIR"), name, strategy, body);
 }
 
 #[test]
 fn searching_switch_frames_finds_nothing() {
-    search(any_traffic(), switch_frames).unwrap();
+    check("switch_frames", &any_traffic(), switch_frames);
 }
 
 #[test]
 fn searching_switch_frames_finds_a_swallowed_frame() {
-    let found = with_planted("unicast_swallowed", || search(any_traffic(), switch_frames));
-    assert!(matches!(found, Err(TestError::Fail(..))));
+    with_planted("unicast_swallowed", || search::finds("unicast_swallowed", &any_traffic(), switch_frames));
 }
 
 #[test]
 fn searching_impaired_frames_finds_nothing() {
-    search(any_traffic(), impaired_frames).unwrap();
+    check("impaired_frames", &any_traffic(), impaired_frames);
 }
 
 #[test]
 fn searching_impaired_frames_finds_a_duplicate_that_is_not_counted() {
-    let found = with_planted("duplicate_uncounted", || search(any_traffic(), impaired_frames));
-    assert!(matches!(found, Err(TestError::Fail(..))));
+    with_planted("duplicate_uncounted", || search::finds("duplicate_uncounted", &any_traffic(), impaired_frames));
 }
 
 #[test]
 fn searching_fault_scripts_finds_nothing() {
-    search(nearly_a_script(), fault_script_text).unwrap();
+    check("fault_script_text", &nearly_a_script(), fault_script_text);
 }
 
 #[test]
 fn searching_fault_scripts_finds_a_forgotten_queue_pair() {
-    let found = with_planted("fault_script_forgets_qp", || search(nearly_a_script(), fault_script_text));
-    assert!(matches!(found, Err(TestError::Fail(..))));
+    let bug = "fault_script_forgets_qp";
+    with_planted(bug, || search::finds(bug, &nearly_a_script(), fault_script_text));
 }

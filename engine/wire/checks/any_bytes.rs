@@ -6,9 +6,9 @@
 
 use super::vectors;
 use crate::planted::with_planted;
+use crate::search;
 use crate::{Frame, IcrcCheck, IcrcState, cnp, emit, icrc, ipv4, is_roce, opcode, parse};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestError, TestRunner};
 use zerocopy::FromBytes;
 
 fn body(bytes: &[u8]) -> Result<(), TestCaseError> {
@@ -124,29 +124,12 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![1 => proptest::collection::vec(any::<u8>(), 0..200), 6 => spoilt()]
 }
 
-fn search() -> Result<(), TestError<Vec<u8>>> {
-    let config = Config { cases: 200_000, failure_persistence: None, ..Config::default() };
-    TestRunner::new(config).run(&frames(), |bytes| body(&bytes))
+#[test]
+fn the_corpus_and_a_search_find_nothing() {
+    search::finds_nothing(env!("CARGO_MANIFEST_DIR"), "any_bytes", &frames(), body);
 }
 
 #[test]
-fn corpus() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/any_bytes");
-    let mut entries = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        body(&std::fs::read(&path).unwrap()).unwrap_or_else(|fault| panic!("{}: {fault}", path.display()));
-        entries += 1;
-    }
-    assert!(entries >= 20, "the corpus in {folder} is missing");
-}
-
-#[test]
-fn search_finds_nothing() {
-    search().unwrap();
-}
-
-#[test]
-fn search_finds_a_pad_that_is_not_checked() {
-    assert!(matches!(with_planted("pad_unchecked", search), Err(TestError::Fail(..))));
+fn the_search_finds_a_pad_that_is_not_checked() {
+    with_planted("pad_unchecked", || search::finds("pad_unchecked", &frames(), body));
 }
