@@ -35,6 +35,8 @@ pub(crate) struct Diagnostics {
 
 impl Diagnostics {
     pub fn push(&mut self, time_ns: u64, diagnostic: Diagnostic, object: u32, value: u64) {
+        #[cfg(test)]
+        crate::hostile::reached(diagnostic.rule().name);
         self.last = Some((diagnostic, object));
         self.last_sequence += 1;
         if self.records.len() == KEPT {

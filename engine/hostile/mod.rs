@@ -7,12 +7,14 @@
 
 mod accesses;
 mod commands;
+mod corpus;
 mod frames;
 mod memory;
 mod traffic;
 mod work_requests;
 mod world;
 
+pub(crate) use corpus::reached;
 use proptest::prelude::*;
 
 /// Values out of bytes; zeros when they have ended.

@@ -350,6 +350,21 @@ fn the_last_diagnostic_stands_in_its_registers_until_it_is_cleared() {
 }
 
 #[test]
+fn a_torn_line_is_diagnosed_once_and_each_of_its_stores_is_a_doorbell() {
+    let mut f = Fabric::new(EngineConfig::default(), 1);
+    f.a.post(&write());
+    let value = queue_doorbell(0x11, 1).to_le_bytes();
+    f.a.write_as(2, DB_SEND_LINE_0.into(), &value, true);
+    (1..7).for_each(|word| f.a.write_as(2, u64::from(DB_SEND_LINE_0) + word * 8, &[0; 8], true));
+    assert_eq!((f.a.count(Class::Doorbell), f.a.count(Class::RegisterWrite)), (7, 0));
+    assert_eq!(f.a.diagnostics(), ["DoorbellTornLine"]);
+    // A line without its first store rings nothing, and is diagnosed as well.
+    (1..8).for_each(|word| f.a.write_as(2, u64::from(DB_SEND_LINE_1) + word * 8, &[0; 8], true));
+    assert_eq!(f.a.diagnostics(), ["DoorbellTornLine"]);
+    assert_eq!(f.a.count(Class::WqeFetch), 1);
+}
+
+#[test]
 fn records_that_nobody_reads_are_bounded_and_the_newest_are_kept() {
     let mut host = Host::new(EngineConfig::default(), IP_A, 0x11);
     host.bring_up();
