@@ -107,6 +107,12 @@ pub fn finds<S: Strategy<Value = Vec<u8>>>(bug: &str, strategy: &S, body: impl F
     assert!(matches!(found, Err(TestError::Fail(..))), "{bug} was not found: {found:?}");
 }
 
+/// A bug that a short search may miss must not escape the corpus.
+pub fn corpus_finds(root: &str, name: &str, bug: &str, body: impl Fn(&[u8]) -> Result<(), TestCaseError>) {
+    let found = corpus(root, name).iter().any(|(_, bytes)| body(bytes).is_err());
+    assert!(found, "{bug} was not found by the corpus of {name}");
+}
+
 #[test]
 fn enough_is_many_cases_or_a_long_time() {
     let tried = |cases, seconds| Tried { cases, time: Duration::from_secs(seconds) }.is_enough();

@@ -233,15 +233,9 @@ impl Engine {
 
     /// Answers of READs and requests share the port, a packet each in turn.
     fn take_turns(&mut self, host: &mut Host, frame: &mut Frame) -> bool {
-        if self.replying.is_empty() {
-            return self.transmit_turn(host, frame);
-        }
-        self.reply_next = !self.reply_next;
-        if self.reply_next {
-            self.reply_turn(host, frame) || self.transmit_turn(host, frame)
-        } else {
-            self.transmit_turn(host, frame) || self.reply_turn(host, frame)
-        }
+        self.reply_next = !self.reply_next && !self.replying.is_empty();
+        let replied = self.reply_next && self.reply_turn(host, frame);
+        replied || self.transmit_turn(host, frame) || self.reply_turn(host, frame)
     }
 
     /// Enabled, and not stopped for good.

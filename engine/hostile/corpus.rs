@@ -58,7 +58,11 @@ fn shorten(body: Body, name: &str, mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-#[expect(clippy::disallowed_methods, reason = "the search is limited by time, what it searches is not")]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the search is limited by time, what it searches is not"
+)]
 fn grow(body: Body, missing: impl Fn(&str) -> bool, seconds: u64) -> BTreeMap<&'static str, Vec<u8>> {
     let mut found: BTreeMap<&'static str, Vec<u8>> = BTreeMap::new();
     let (mut runner, start) = (TestRunner::default(), std::time::Instant::now());

@@ -100,6 +100,8 @@ mod tests {
     #[test]
     fn a_read_that_completes_without_its_response_is_found() {
         let bug = "passed_over_reads_complete";
-        crate::planted::with_planted(bug, || crate::search::finds(bug, &super::scripts(), super::traffic::body));
+        crate::planted::with_planted(bug, || {
+            crate::search::corpus_finds(env!("CARGO_MANIFEST_DIR"), "traffic", bug, super::traffic::body);
+        });
     }
 }

@@ -207,7 +207,7 @@ fn each_wrong_atomic_is_refused_with_its_own_rule() {
             fabric.b.must(CommandOpcode::REGISTER_KEY, foreign.as_bytes());
             fabric.clear_logs();
             let mut request = request.clone();
-            (request.remote, request.elements) = ((address, key), vec![(0, 8, 0xdead_00)]);
+            (request.remote, request.elements) = ((address, key), vec![(0, 8, 0x00de_ad00)]);
             fabric.a.send(&request);
             fabric.run();
             assert_eq!(fabric.a.completions().iter().map(|c| c.3).collect::<Vec<_>>(), [status], "{rule}");

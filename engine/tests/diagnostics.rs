@@ -159,6 +159,13 @@ const WORK_RULES: &[(Diagnostic, Break)] = &[
             control.inline_bytes = 225.into();
         });
     }),
+    (Diagnostic::WqeInlineRead, |f| send(f, &Request { inline: Some(vec![1]), ..Request::new(WorkOpcode::READ, 0) })),
+    (Diagnostic::AtomicLength, |f| send(f, &Request::new(WorkOpcode::FETCH_ADD, 4))),
+    (Diagnostic::ReadNotEnabled, |f| {
+        *f = Fabric::with(EngineConfig::default(), &Attributes { max_rd_atomic: 0, ..Attributes::mtu(1) });
+        send(f, &Request::new(WorkOpcode::READ, 8));
+    }),
+    (Diagnostic::ReadTooLong, |f| send(f, &Request::new(WorkOpcode::READ, 1 << 31))),
     (Diagnostic::MessageTooLong, |f| {
         let mut request = write();
         request.elements = vec![(VIRTUAL, 1 << 31, 0x100), (VIRTUAL, 1, 0x100)];
@@ -210,6 +217,17 @@ const TRANSPORT_RULES: &[(Diagnostic, Break)] = &[
         let packet = Forged::new(&f.a, IP_B, Opcode::RC_SEND_LAST, PSN, &[1; 8]);
         f.a.receive(packet.frame());
     }),
+    (Diagnostic::RdAtomicLimit, |f| {
+        *f = Fabric::with(EngineConfig::default(), &Attributes { max_dest_rd_atomic: 0, ..Attributes::mtu(1) });
+        send(f, &Request::new(WorkOpcode::READ, 8));
+    }),
+    (Diagnostic::AtomicAlignment, |f| {
+        let mut request = Request::new(WorkOpcode::FETCH_ADD, 8);
+        request.remote.0 += 4;
+        send(f, &request);
+    }),
+    (Diagnostic::BadResponse, |f| response(f, Opcode::RC_ATOMIC_ACKNOWLEDGE, 0)),
+    (Diagnostic::ReadResponseLength, |f| response(f, Opcode::RC_READ_RESPONSE_ONLY, 7)),
     (Diagnostic::RemoteInvalidRequest, |f| nak(f, 0x61)),
     (Diagnostic::RemoteAccessError, |f| nak(f, 0x62)),
     (Diagnostic::RemoteOperationalError, |f| nak(f, 0x63)),
@@ -305,6 +323,14 @@ fn nak(fabric: &mut Fabric, syndrome: u8) {
     assert!(fabric.a.transmit().is_some());
     let nak = Forged::new(&fabric.a, IP_B, Opcode::RC_ACKNOWLEDGE, PSN, &[]).aeth(syndrome, 0);
     fabric.a.receive(nak.frame());
+}
+
+/// Answers a READ of 8 bytes with something else.
+fn response(fabric: &mut Fabric, opcode: Opcode, bytes: usize) {
+    fabric.a.send(&Request::new(WorkOpcode::READ, 8));
+    assert!(fabric.a.transmit().is_some());
+    let answer = Forged::new(&fabric.a, IP_B, opcode, PSN, &vec![1; bytes]).aeth(0x1f, 1);
+    fabric.a.receive(answer.frame());
 }
 
 /// Every diagnostic comes from its rule being broken, first, and nothing else is wrong before that.

@@ -111,7 +111,7 @@ fn every_length_arrives_at_every_path_mtu_also_in_several_elements() {
 fn a_read_of_no_bytes_names_nothing_that_could_be_wrong() {
     let mut fabric = fabric();
     let mut request = read(0);
-    (request.elements, request.remote) = (vec![(7, 0, 0xdead_00)], (3, 0xbeef_00));
+    (request.elements, request.remote) = (vec![(7, 0, 0x00de_ad00)], (3, 0x00be_ef00));
     fabric.a.send(&request);
     fabric.run();
     assert_eq!(wire(&fabric), [('a', REQUEST, 1000), ('b', ONLY, 1000)]);
@@ -316,16 +316,15 @@ fn a_fence_waits_for_reads_and_for_nothing_else() {
 #[test]
 fn each_wrong_read_is_refused_with_its_own_rule() {
     let end = VIRTUAL + BUFFER_BYTES;
-    let access = (10, EventType::QP_ACCESS_ERR);
-    let cases: [(u64, u32, u32, (u8, EventType), &str); 6] = [
-        (REMOTE, 0x900, 8, access, "RKeyInvalid"),
-        (REMOTE, 0x101, 8, access, "RKeyInvalid"),
-        (REMOTE, 0x200, 8, access, "RKeyRight"),
-        (REMOTE, 0x300, 8, access, "RKeyPd"),
-        (end - 300, 0x100, 301, access, "RKeyRange"),
-        (u64::MAX - 3, 0x100, 8, access, "RKeyRange"),
-    ];
-    for (address, key, length, (status, event), rule) in cases {
+    let (status, event) = (10, EventType::QP_ACCESS_ERR);
+    for (address, key, length, rule) in [
+        (REMOTE, 0x900, 8, "RKeyInvalid"),
+        (REMOTE, 0x101, 8, "RKeyInvalid"),
+        (REMOTE, 0x200, 8, "RKeyRight"),
+        (REMOTE, 0x300, 8, "RKeyPd"),
+        (end - 300, 0x100, 301, "RKeyRange"),
+        (u64::MAX - 3, 0x100, 8, "RKeyRange"),
+    ] {
         let mut fabric = fabric();
         fabric.b.register(0x200, REMOTE, 0x1000, BUFFER, 0, ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE);
         let mut foreign = fabric.b.region(0x300, REMOTE, 0x1000, BUFFER, 0, all_rights());
@@ -334,7 +333,7 @@ fn each_wrong_read_is_refused_with_its_own_rule() {
         fabric.clear_logs();
         let mut request = read(length);
         // The local key is bad as well: it is not looked at before there is something to place.
-        (request.remote, request.elements) = ((address, key), vec![(0, length, 0xdead_00)]);
+        (request.remote, request.elements) = ((address, key), vec![(0, length, 0x00de_ad00)]);
         fabric.a.send(&request);
         fabric.run();
         assert_eq!(fabric.a.completions(), [(0x11, 0, READ, status)], "{rule}");

@@ -141,6 +141,8 @@ impl FrontEnd for Toy {
             immediate: be32(bytes, 4)?,
             remote_address: be64(bytes, 8)?,
             rkey: Key(be32(bytes, 16)?),
+            swap_or_add: 0,
+            compare: 0,
             length_bytes,
             slots,
             body: Body::Gather(elements),
