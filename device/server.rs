@@ -29,6 +29,8 @@ pub fn adapter_options(name: &str, folder: &Path) -> AdapterOptions {
         name: name.to_owned(),
         socket: folder.join(format!("{name}.sock")),
         engine: rnic_engine::EngineConfig { mac: mac_of(name), ..Default::default() },
+        link: rnic_pcie::LinkSettings::AFTER_RESET,
+        impairment: rnic_switch::Impairment::default(),
         always_seal: false,
     }
 }

@@ -25,6 +25,10 @@ pub struct EngineConfig {
     pub parked_frames: usize,
     /// A diagnostic of severity warning stops the device.
     pub strict: bool,
+    /// Largest path MTU of the port: 256 to 4096, a power of two.
+    pub port_mtu_bytes: u32,
+    /// Entries that the GID table has from index 0 on, at the start and after a reset; the driver may replace them.
+    pub gids: Vec<[u8; 16]>,
 }
 
 impl Default for EngineConfig {
@@ -42,6 +46,8 @@ impl Default for EngineConfig {
             window_packets: 256,
             parked_frames: 256,
             strict: false,
+            port_mtu_bytes: 4096,
+            gids: Vec::new(),
         }
     }
 }

@@ -83,7 +83,7 @@ impl Engine {
             mac: self.config.mac,
             doorbell_pages: self.config.doorbell_pages,
             vectors: self.config.vectors.into(),
-            port_mtu_bytes: PORT_MTU_BYTES,
+            port_mtu_bytes: self.config.port_mtu_bytes,
             last_diagnostic: last.map_or(0, |(diagnostic, _)| diagnostic.number()),
             last_object: last.map_or(0, |(_, object)| object),
         }

@@ -5,7 +5,8 @@ use super::{Adapter, AdapterPort};
 use crate::function::RdmaFunction;
 use crate::vfio_user::{BindError, Connection, Listener};
 use rnic_engine::EngineConfig;
-use rnic_switch::{PortError, Switch, Wake};
+use rnic_pcie::LinkSettings;
+use rnic_switch::{Impairment, PortError, Switch, Wake};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -20,6 +21,10 @@ pub struct AdapterOptions {
     pub name: String,
     pub socket: PathBuf,
     pub engine: EngineConfig,
+    /// Generation and width of the PCIe link.
+    pub link: LinkSettings,
+    /// What happens to the frames that the switch brings to this adapter.
+    pub impairment: Impairment,
     /// Every frame carries its ICRC, also inside the process.
     pub always_seal: bool,
 }
@@ -61,7 +66,7 @@ pub struct AdapterHandle {
 impl AdapterHandle {
     /// Listens on the adapter's socket and starts its thread.
     pub fn start(options: AdapterOptions, switch: &Switch) -> Result<Self, AdapterError> {
-        let AdapterOptions { name, socket, engine, always_seal } = options;
+        let AdapterOptions { name, socket, engine, link, impairment, always_seal } = options;
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let event = event.map_err(|errno| AdapterError::Thread { name: name.clone(), source: errno.into() })?;
         let bell = Arc::new(Bell(event));
@@ -69,10 +74,11 @@ impl AdapterHandle {
         let wake: Arc<dyn Wake> = bell.clone();
         let mut port = AdapterPort::new(switch.port(&name, wake)?);
         port.always_seal = always_seal;
+        port.switch.set_impairment(impairment);
         let (requests, inbox) = channel();
         let adapter = Adapter {
             name: name.clone(),
-            function: RdmaFunction::new(engine),
+            function: RdmaFunction::with_link(engine, link),
             port,
             listener,
             connection: None,

@@ -11,7 +11,7 @@ mod sharing;
 use rnic_engine::{Engine, EngineConfig, HostWrite};
 use rnic_pcie::config_space::{ConfigDescription, ConfigEffects, ConfigSpace};
 use rnic_pcie::write_combine::{WriteCombiner, Writes};
-use rnic_pcie::{DmaRange, Link, Revocation};
+use rnic_pcie::{DmaRange, Link, LinkSettings, Revocation};
 pub use sharing::QUESTION;
 use sharing::SharingCheck;
 use std::time::Instant;
@@ -44,8 +44,14 @@ pub struct RdmaFunction {
 
 impl RdmaFunction {
     pub fn new(config: EngineConfig) -> Self {
+        Self::with_link(config, LinkSettings::AFTER_RESET)
+    }
+
+    /// The same on a link of another generation or width; the rest of the settings is the host's to program.
+    pub fn with_link(config: EngineConfig, link: LinkSettings) -> Self {
         let doorbell_bytes = u64::from(config.doorbell_pages) * u64::from(rnic_abi::doorbell::DOORBELL_PAGE_BYTES);
-        let description = ConfigDescription::rnic(config.mac, config.vectors, doorbell_bytes);
+        let description =
+            ConfigDescription { link, ..ConfigDescription::rnic(config.mac, config.vectors, doorbell_bytes) };
         let space = ConfigSpace::new(&description);
         let sizes = std::array::from_fn(|bar| description.bars[bar].map_or(0, |bar| bar.size_bytes));
         let mut function = Self {

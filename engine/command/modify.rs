@@ -77,7 +77,7 @@ impl Engine {
             && (!given(ATTR_PORT) || change.port == 1)
             && (!given(ATTR_ACCESS_FLAGS) || change.access & !rights == 0)
             && (!given(ATTR_PATH_MTU)
-                || ((1..=5).contains(&change.path_mtu) && 128 << change.path_mtu <= PORT_MTU_BYTES))
+                || ((1..=5).contains(&change.path_mtu) && 128 << change.path_mtu <= self.config.port_mtu_bytes))
             && (!given(ATTR_DEST_QPN) || change.dest_qpn <= 0xff_ffff)
             && (!given(ATTR_RQ_PSN) || change.rq_psn <= 0xff_ffff)
             && (!given(ATTR_SQ_PSN) || change.sq_psn <= 0xff_ffff)

@@ -17,6 +17,12 @@ pub struct GidTable {
 }
 
 impl GidTable {
+    /// A table that begins with these, as the port was configured.
+    pub fn preset(mac: [u8; 6], gids: &[[u8; 16]]) -> Self {
+        let entries = gids.iter().take(MAX_GIDS.into()).map(|&gid| Some(GidEntry { gid, mac, vlan_id: None }));
+        Self { entries: entries.collect() }
+    }
+
     pub fn get(&self, index: u16) -> Option<&GidEntry> {
         self.entries.get(usize::from(index))?.as_ref()
     }

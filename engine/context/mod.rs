@@ -62,7 +62,7 @@ impl Contexts {
             rd_atomic_table: None,
             translations: TranslationCache::new(config.translation_cache_lines),
             in_hand: InHand::default(),
-            gids: GidTable::default(),
+            gids: GidTable::preset(config.mac, &config.gids),
             keys_epoch: 0,
         }
     }

@@ -71,6 +71,8 @@ pub enum CaptureError {
 pub struct Capture {
     state: AtomicU8,
     recorder: Mutex<Option<Recorder>>,
+    /// What ended the last one that failed.
+    failure: Mutex<Option<String>>,
 }
 
 type Sink = BufWriter<Box<dyn Write + Send>>;
@@ -96,7 +98,7 @@ const NO_LENGTH_LIMIT: u32 = 0;
 
 impl Capture {
     pub(crate) fn new() -> Self {
-        Self { state: AtomicU8::new(CaptureState::Off as u8), recorder: Mutex::new(None) }
+        Self { state: AtomicU8::new(CaptureState::Off as u8), recorder: Mutex::new(None), failure: Mutex::new(None) }
     }
 
     /// Starts to write to a file, a pipe or the standard output.
@@ -134,6 +136,11 @@ impl Capture {
         }
     }
 
+    /// Why the capture ended, if an error of its writer ended it.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     #[inline]
     pub(crate) fn is_running(&self) -> bool {
         self.state.load(Ordering::Relaxed) == CaptureState::Running as u8
@@ -144,7 +151,9 @@ impl Capture {
         let mut guard = self.lock();
         let Some(recorder) = guard.as_mut() else { return };
         if let Err(error) = recorder.record(port, direction, frame, now_ns) {
-            log::error!("the capture ends here, its writer failed: {}", reason(&error));
+            let reason = reason(&error);
+            log::error!("the capture ends here, its writer failed: {reason}");
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
             recorder.discard();
             *guard = None;
             self.set_state(CaptureState::Failed);

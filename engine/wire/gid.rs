@@ -24,6 +24,11 @@ impl Gid {
         Self(address.octets())
     }
 
+    /// The link-local address of a port: fe80::/64 and the modified EUI-64 of its MAC address (RFC 4291, appendix A).
+    pub const fn link_local([a, b, c, d, e, f]: [u8; 6]) -> Self {
+        Self([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+    }
+
     /// The address of a GID of the form `::ffff:a.b.c.d`.
     #[inline]
     pub const fn to_ipv4(self) -> Option<Ipv4Addr> {
@@ -88,6 +93,13 @@ impl FromStr for Gid {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_local_address_is_made_of_the_mac() {
+        // RFC 2464, section 5, has this example.
+        let gid = Gid::link_local([0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde]);
+        assert_eq!(gid.to_string(), "fe80::3656:78ff:fe9a:bcde");
+    }
 
     #[test]
     fn ipv4_addresses_are_mapped() {
