@@ -18,6 +18,8 @@ pub enum Error {
     SignatureRefused { detail: String },
     #[error("{folder} has {free_bytes} bytes free, but {what} needs {needed_bytes}")]
     DiskSpace { folder: PathBuf, what: String, needed_bytes: u64, free_bytes: u64 },
+    #[error("the cache {folder} is in use: {reason}")]
+    CacheInUse { folder: PathBuf, reason: String },
     #[error("no Debian archive is named in {searched}: name one in RNIC_MIRROR or the option for a mirror")]
     MirrorUnknown { searched: String },
     #[error("{what} is not in the cache {cache} and may not be fetched while offline")]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::cache::Cache;
 use crate::debian::Debian;
+use crate::guest::workbench::{Workbench, WorkbenchSpec};
 use crate::guest::{Acceleration, Guest, GuestSpec, Host, accelerator, boot, restore, snapshot};
 use crate::image::Image;
 use crate::qemu::{Qemu, RunFolder};
@@ -43,6 +44,11 @@ impl Lab {
         } else {
             restore(&self.host, self.acceleration, spec, &self.snapshot)
         }
+    }
+
+    /// Starts a guest for a person: restored, or booted if the spec asks for what the snapshot does not have.
+    pub fn workbench(&self, spec: &WorkbenchSpec) -> Result<Workbench> {
+        Workbench::start(&self.host, self.acceleration, spec, &self.snapshot)
     }
 
     /// The outside judges, fetched if the cache does not hold them.

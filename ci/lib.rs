@@ -11,6 +11,7 @@
 //! * [`image`]: the guest's kernel and initial file system
 //! * [`guest`]: snapshot, restore, hot-plug, a program inside
 //! * [`tools`]: tshark and scapy
+//! * [`doctor`]: what is missing for all of this, and the cure
 //! * [`Lab`]: all of these together
 //!
 //! This crate knows no crate of the device.
@@ -19,6 +20,7 @@ pub mod cache;
 pub mod child;
 pub mod deadline;
 pub mod debian;
+pub mod doctor;
 mod error;
 pub mod guest;
 mod held_folder;

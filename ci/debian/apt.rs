@@ -20,6 +20,8 @@ const SUITES: &[&str] = &["trixie", "trixie-backports"];
 const ARCHITECTURE: &str = "amd64";
 const KEYRINGS: &[&str] =
     &["/usr/share/keyrings/debian-archive-keyring.gpg", "/usr/share/keyrings/debian-archive-keyring.pgp"];
+/// A release file has some hundred kilobytes.
+const REACH_LIMIT: Duration = Duration::from_secs(30);
 const INDEX_LIMIT: Duration = Duration::from_secs(300);
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(1800);
 
@@ -57,6 +59,17 @@ impl Apt {
             self.index_is_fresh = true;
         }
         Ok(())
+    }
+
+    /// Whether the archive answers: its release file is fetched, and dropped.
+    pub fn reach(&self, archive: &str) -> Result<()> {
+        let address = format!("{}/dists/{}/InRelease", archive.trim_end_matches('/'), SUITES[0]);
+        let folder = tempfile::tempdir().map_err(file("creation in", &std::env::temp_dir()))?;
+        let release = folder.path().join("InRelease");
+        let mut command =
+            self.program("/usr/lib/apt/apt-helper", &["-o", "Acquire::Retries=0", "download-file", &address]);
+        command.arg(&release);
+        succeeded(run(command, "reach the archive", REACH_LIMIT)?, &address).map(|_| ())
     }
 
     /// The packages that satisfy the set, sorted by name.

@@ -11,7 +11,7 @@ use crate::cache::{Cache, ContentKey};
 use crate::error::file;
 use crate::{Accelerator, Error, Options, Progress, Result};
 
-const DEVICE: &str = "/dev/kvm";
+pub const DEVICE: &str = "/dev/kvm";
 /// With a KVM that works the guest takes commands after about one second.
 const PROOF_LIMIT: Duration = Duration::from_secs(5);
 

@@ -17,7 +17,7 @@ pub const MEMORY_MIB: u32 = 256;
 
 /// Measured to bring a boot without hardware acceleration from 9 s down to 4 s, most of it by leaving out self-tests.
 /// `hugepages` sets aside 2 MiB pages for drivers that want contiguous memory.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 panic=-1 quiet hugepages=32 mitigations=off cryptomgr.notests tsc=reliable no_timer_check \
+pub(super) const KERNEL_ARGUMENTS: &str = "console=ttyS0 panic=-1 quiet hugepages=32 mitigations=off cryptomgr.notests tsc=reliable no_timer_check \
     random.trust_cpu=on noreplace-smp rodata=off init_on_alloc=0 lsm= audit=0 apparmor=0 8250.nr_uarts=1 \
     initcall_blacklist=jent_mod_init,load_system_certificate_list,init_encrypted,crypto_kdf108_init,param_sysfs_builtin_init";
 
@@ -26,17 +26,39 @@ const KERNEL_ARGUMENTS: &str = "console=ttyS0 panic=-1 quiet hugepages=32 mitiga
 pub struct Connections<'a> {
     pub control: &'a Path,
     pub exchange: &'a Path,
-    pub serial_log: &'a Path,
+    pub serial: Serial<'a>,
+}
+
+/// Where the serial console goes.
+#[derive(Debug, Clone, Copy)]
+pub enum Serial<'a> {
+    Log(&'a Path),
+    /// QEMU connects to it.
+    Socket(&'a Path),
 }
 
 /// The command line of a machine, without what starts its guest.
 pub fn arguments(acceleration: Acceleration, memory: GuestMemory, connections: &Connections<'_>) -> Vec<OsString> {
-    let mut words = fixed(acceleration);
-    words.extend(["-object".into(), memory_backend(memory)]);
+    arguments_with_memory(acceleration, memory, MEMORY_MIB, connections)
+}
+
+/// The same with so much memory; only [`MEMORY_MIB`] fits a snapshot.
+pub fn arguments_with_memory(
+    acceleration: Acceleration,
+    memory: GuestMemory,
+    memory_mib: u32,
+    connections: &Connections<'_>,
+) -> Vec<OsString> {
+    let mut words = fixed(acceleration, memory_mib);
+    words.extend(["-object".into(), memory_backend(memory, memory_mib)]);
     for (id, path) in [("control", connections.control), ("exchange", connections.exchange)] {
         words.extend(["-chardev".into(), format!("socket,id={id},path={}", escaped(path))]);
     }
-    words.extend(["-chardev".into(), format!("file,id=serial,path={}", escaped(connections.serial_log))]);
+    let serial = match connections.serial {
+        Serial::Log(path) => format!("file,id=serial,path={}", escaped(path)),
+        Serial::Socket(path) => format!("socket,id=serial,path={}", escaped(path)),
+    };
+    words.extend(["-chardev".into(), serial]);
     words.into_iter().map(OsString::from).collect()
 }
 
@@ -54,16 +76,16 @@ pub fn boot_arguments(image: &Image) -> Vec<OsString> {
 
 /// Everything about the machine that a snapshot depends on, apart from QEMU and the image.
 pub fn description(acceleration: Acceleration) -> String {
-    format!("{} {KERNEL_ARGUMENTS}", fixed(acceleration).join(" "))
+    format!("{} {KERNEL_ARGUMENTS}", fixed(acceleration, MEMORY_MIB).join(" "))
 }
 
-fn fixed(acceleration: Acceleration) -> Vec<String> {
+fn fixed(acceleration: Acceleration, memory_mib: u32) -> Vec<String> {
     // The processor model is named, since one restored on another model hangs without an error.
     let (accelerator, processor) = match acceleration {
         Acceleration::Tcg => ("tcg,thread=multi", "max"),
         Acceleration::Kvm => ("kvm", "host"),
     };
-    let memory = format!("{MEMORY_MIB}M");
+    let memory = format!("{memory_mib}M");
     let words = [
         "-nodefaults",
         "-no-user-config",
@@ -95,11 +117,11 @@ fn fixed(acceleration: Acceleration) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
 
-fn memory_backend(memory: GuestMemory) -> String {
+fn memory_backend(memory: GuestMemory, memory_mib: u32) -> String {
     match memory {
-        GuestMemory::Shared => format!("memory-backend-memfd,id=m0,size={MEMORY_MIB}M,share=on"),
-        GuestMemory::PrivateDescriptor => format!("memory-backend-memfd,id=m0,size={MEMORY_MIB}M,share=off"),
-        GuestMemory::Messages => format!("memory-backend-ram,id=m0,size={MEMORY_MIB}M"),
+        GuestMemory::Shared => format!("memory-backend-memfd,id=m0,size={memory_mib}M,share=on"),
+        GuestMemory::PrivateDescriptor => format!("memory-backend-memfd,id=m0,size={memory_mib}M,share=off"),
+        GuestMemory::Messages => format!("memory-backend-ram,id=m0,size={memory_mib}M"),
     }
 }
 
@@ -122,7 +144,7 @@ pub fn adapter_device(number: usize, function: &AdapterFunction, functions: usiz
 }
 
 /// A path as a value among comma-separated options.
-fn escaped(path: &Path) -> String {
+pub(super) fn escaped(path: &Path) -> String {
     PathBuf::from(path).display().to_string().replace(',', ",,")
 }
 
@@ -132,8 +154,11 @@ mod tests {
 
     #[test]
     fn the_description_names_the_machine_but_no_path() {
-        let connections =
-            Connections { control: Path::new("/a/c"), exchange: Path::new("/a/e"), serial_log: Path::new("/a,b/s") };
+        let connections = Connections {
+            control: Path::new("/a/c"),
+            exchange: Path::new("/a/e"),
+            serial: Serial::Log(Path::new("/a,b/s")),
+        };
         let words = arguments(Acceleration::Tcg, GuestMemory::Shared, &connections);
         assert!(words.contains(&"file,id=serial,path=/a,,b/s".into()));
         let description = description(Acceleration::Tcg);

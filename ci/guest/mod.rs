@@ -3,7 +3,7 @@
 //!
 //! In: a [`GuestSpec`]. Out: a [`Guest`], which takes a program, runs it and carries its conversation. [`machine`] is
 //! QEMU's command line, [`accelerator`] proves KVM, [`snapshot`] saves and restores, [`control`] and [`exchange`] are
-//! the two connections into the guest.
+//! the two connections into the guest; [`workbench`] is a guest for a person at a terminal.
 
 pub mod accelerator;
 pub mod control;
@@ -11,6 +11,7 @@ pub mod exchange;
 pub mod machine;
 pub mod snapshot;
 mod start;
+pub mod workbench;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -113,16 +114,7 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 impl Guest {
     /// Sends a statically linked program, or any file, and returns its path in the guest: `/payload/<file name>`.
     pub fn send_payload(&mut self, path: &Path) -> Result<String> {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let is_plain =
-            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte));
-        if !is_plain {
-            return Err(Error::Image {
-                path: path.display().to_string(),
-                reason: "its name has characters that a shell would read".into(),
-            });
-        }
-        let guest_path = format!("/payload/{name}");
+        let guest_path = payload_path(path)?;
         let deadline = self.deadline(format!("sending {}", path.display()), PAYLOAD_LIMIT);
         self.control.send_payload(path, &guest_path, &deadline).map_err(|error| self.running.explain(error))?;
         Ok(guest_path)
@@ -218,6 +210,17 @@ impl Guest {
     fn deadline(&self, step: String, limit: Duration) -> Deadline {
         Deadline::new(format!("guest {}: {step}", self.running.name()), limit)
     }
+}
+
+/// Where a file that is sent lies in the guest.
+fn payload_path(path: &Path) -> Result<String> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte));
+    if is_plain {
+        return Ok(format!("/payload/{name}"));
+    }
+    let reason = "its name has characters that a shell would read".into();
+    Err(Error::Image { path: path.display().to_string(), reason })
 }
 
 /// Takes what is there, without waiting for more; an error shows on the control connection too.

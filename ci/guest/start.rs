@@ -8,12 +8,12 @@ use serde_json::json;
 
 use super::control::Control;
 use super::exchange::Exchange;
-use super::machine::{self, Connections};
-use super::{Acceleration, Guest, GuestSpec, Host, snapshot};
+use super::machine::{self, Connections, Serial};
+use super::{Acceleration, AdapterFunction, Guest, GuestSpec, Host, snapshot};
 use crate::Result;
 use crate::deadline::Deadline;
-use crate::qemu::Awaited;
 use crate::qemu::trace::{EVENTS, Trace};
+use crate::qemu::{Awaited, Running};
 
 /// A boot takes 4 s on an idle machine without hardware acceleration.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
@@ -40,18 +40,18 @@ pub(super) fn boot_within(host: &Host, acceleration: Acceleration, spec: &GuestS
 /// Restores a guest from a snapshot of an empty machine, and plugs the adapter in.
 pub fn restore(host: &Host, acceleration: Acceleration, spec: &GuestSpec, saved: &Path) -> Result<Guest> {
     let mut guest = launch(host, acceleration, spec, vec!["-incoming".into(), "defer".into()])?;
-    let restored = snapshot::load(guest.running.qmp(), saved).and_then(|()| plug(&mut guest, spec));
+    let restored = snapshot::load(guest.running.qmp(), saved).and_then(|()| plug_in(&mut guest.running, &spec.adapter));
     restored.map_err(|error| guest.running.explain(error))?;
     Ok(guest)
 }
 
 /// Plugs the adapter in. The guest looks at the slot when function 0 arrives, so that one comes last.
-fn plug(guest: &mut Guest, spec: &GuestSpec) -> Result<()> {
-    for (number, function) in spec.adapter.iter().enumerate().rev() {
-        let device = machine::adapter_device(number, function, spec.adapter.len());
+pub(super) fn plug_in(running: &mut Running, adapter: &[AdapterFunction]) -> Result<()> {
+    for (number, function) in adapter.iter().enumerate().rev() {
+        let device = machine::adapter_device(number, function, adapter.len());
         // Realizing the device waits for the adapter's server.
         let limit = Duration::from_millis(u64::from(function.message_timeout_ms)).saturating_add(CONNECT_LIMIT);
-        guest.running.qmp().execute_within("device_add", device, limit)?;
+        running.qmp().execute_within("device_add", device, limit)?;
     }
     Ok(())
 }
@@ -61,7 +61,8 @@ fn launch(host: &Host, acceleration: Acceleration, spec: &GuestSpec, start: Vec<
     let run_folder = &host.run_folder;
     let (control, exchange) = (Awaited::listen(run_folder, "control")?, Awaited::listen(run_folder, "exchange")?);
     let serial_log = run_folder.log_path(&spec.name, "serial");
-    let connections = Connections { control: control.path(), exchange: exchange.path(), serial_log: &serial_log };
+    let serial = Serial::Log(&serial_log);
+    let connections = Connections { control: control.path(), exchange: exchange.path(), serial };
     let mut arguments = machine::arguments(acceleration, spec.memory, &connections);
     arguments.extend(start);
     let trace = spec.trace.then(|| Trace::prepare(run_folder.logs(), &spec.name, EVENTS)).transpose()?;

@@ -57,9 +57,11 @@ const APPLETS: &[&str] = &[
     "rmmod",
     "sed",
     "seq",
+    "setsid",
     "sh",
     "sha256sum",
     "sleep",
+    "stty",
     "sync",
     "tail",
     "tar",
@@ -86,7 +88,14 @@ const MODULES: &[&str] = &[
     "/kernel/net/core/failover.ko",
     "/kernel/net/ipv4/udp_tunnel.ko",
     "/kernel/net/ipv6/ip6_udp_tunnel.ko",
+    "/kernel/fs/9p/",
+    "/kernel/fs/netfs/",
+    "/kernel/net/9p/",
 ];
+
+/// Kernel modules that the image holds, below `kernel/` of their release: they mount a folder of the host.
+const SHARE_MODULES: &[&str] =
+    &["fs/netfs/netfs.ko.xz", "net/9p/9pnet.ko.xz", "net/9p/9pnet_virtio.ko.xz", "fs/9p/9p.ko.xz"];
 
 /// A kernel and an initial file system.
 #[derive(Debug, Clone)]
@@ -113,7 +122,8 @@ impl Image {
         let release =
             packed_kernel.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix("vmlinuz-"));
         let kernel_release = release.unwrap_or_default().to_owned();
-        let key = ContentKey::new().part(&tree.manifest.tree).part(INIT).part(APPLETS.join(" ")).name();
+        let key = ContentKey::new().part(&tree.manifest.tree).part(INIT).part(APPLETS.join(" "));
+        let key = key.part(SHARE_MODULES.join(" ")).name();
         if !cache.folder().join("images").join(&key).is_dir() {
             progress.step(&format!("building the guest image with kernel {kernel_release}"));
         }
@@ -122,7 +132,9 @@ impl Image {
             let packed = fs::read(&packed_kernel).map_err(file("reading", &packed_kernel))?;
             let kernel = folder.join("vmlinux");
             fs::write(&kernel, vmlinux::extract(&packed, &packed_kernel)?).map_err(file("writing", &kernel))?;
-            write_initial_file_system(&folder.join("initrd"), &tree.folder.join("usr/bin/busybox"))
+            let modules = tree.folder.join("usr/lib/modules").join(&kernel_release).join("kernel");
+            let modules: Vec<PathBuf> = SHARE_MODULES.iter().map(|module| modules.join(module)).collect();
+            write_initial_file_system(&folder.join("initrd"), &tree.folder.join("usr/bin/busybox"), &modules)
         })?;
         Ok(Image {
             kernel: folder.join("vmlinux"),
@@ -145,7 +157,7 @@ fn find_kernel(boot: &Path) -> Result<PathBuf> {
         .ok_or_else(|| Error::Kernel { path: boot.to_path_buf(), reason: "the folder holds no vmlinuz".into() })
 }
 
-fn write_initial_file_system(path: &Path, busybox: &Path) -> Result<()> {
+fn write_initial_file_system(path: &Path, busybox: &Path, modules: &[PathBuf]) -> Result<()> {
     let output = File::create(path).map_err(file("creation", path))?;
     let mut archive = CpioWriter::new(BufWriter::new(output));
     for directory in ["bin", "dev", "proc", "sys", "tmp", "lib"] {
@@ -157,6 +169,11 @@ fn write_initial_file_system(path: &Path, busybox: &Path) -> Result<()> {
     archive.file("bin/busybox", 0o755, &fs::read(busybox).map_err(file("reading", busybox))?)?;
     for applet in APPLETS {
         archive.symbolic_link(&format!("bin/{applet}"), "busybox")?;
+    }
+    for module in modules {
+        let name = module.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let content = fs::read(module).map_err(file("reading", module))?;
+        archive.file(&format!("lib/modules/{name}"), 0o644, &content)?;
     }
     archive.finish().map(|_| ())
 }
@@ -170,11 +187,14 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let busybox = folder.path().join("busybox");
         fs::write(&busybox, b"a static program").expect("written");
+        let module = folder.path().join("m.ko.xz");
+        fs::write(&module, b"a module").expect("written");
         let path = folder.path().join("initrd");
-        write_initial_file_system(&path, &busybox).expect("written");
+        write_initial_file_system(&path, &busybox, std::slice::from_ref(&module)).expect("written");
         let bytes = fs::read(&path).expect("read");
         let holds = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
         assert!(holds(b"init\0") && holds(INIT.as_bytes()) && holds(b"a static program") && holds(b"bin/sh\0"));
+        assert!(holds(b"lib/modules/m.ko.xz\0") && holds(b"a module"));
     }
 
     #[test]

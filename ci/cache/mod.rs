@@ -12,6 +12,8 @@
 //!
 //! Whatever has a final name is complete: it is built beside under a temporary name and renamed.
 
+pub mod inventory;
+
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
