@@ -14,6 +14,12 @@ pub enum Exit {
     Environment,
     /// A time limit passed.
     TimeLimit,
+    /// A signal asked for the end.
+    Signal,
+    /// A command in a guest ended with this.
+    Commands(u8),
+    /// Something failed before the command in the guest ended.
+    NotTheCommands,
 }
 
 impl Exit {
@@ -24,6 +30,9 @@ impl Exit {
             Self::Usage => 2,
             Self::Environment => 3,
             Self::TimeLimit => 4,
+            Self::NotTheCommands => 125,
+            Self::Signal => 130,
+            Self::Commands(status) => status,
         })
     }
 }

@@ -4,8 +4,15 @@
 //! (how a run ends) and `exit` (what its number says).
 
 mod agent;
+mod cache;
 mod demo;
+mod doctor;
 mod exit;
+mod explain_error;
+mod guest;
+mod nearest;
+mod output;
+mod qemu_args;
 mod serve;
 mod signals;
 mod sockets;
@@ -13,9 +20,29 @@ mod sockets;
 use clap::{Parser, Subcommand};
 use exit::Exit;
 
+const AFTER_HELP: &str = "\
+Examples:
+  rnic demo                        two guests, one RDMA write, every PCIe crossing counted
+  rnic serve                       adapters A and B for your own guests or drivers
+  rnic guest A                     a guest with adapter A, its console here
+  mapfile -t ARGS < <(rnic qemu-args A); qemu-system-x86_64 \"${ARGS[@]}\" -nographic ...
+  rnic explain-error 430           what the device meant
+  rnic doctor                      what this machine lacks
+
+Environment:
+  RNIC_CACHE         where packages, images and snapshots are kept [default: ~/.cache/rnic]
+  RNIC_QEMU          the QEMU to use [default: one on PATH that will do, else Debian's package]
+  RNIC_MIRROR        address of a Debian archive [default: the machine's own]
+  RNIC_RUN_FOLDER    where logs of guests go and stay
+  XDG_RUNTIME_DIR    the sockets of `rnic serve` are in its folder rnic
+  RUST_LOG           what is logged, instead of -v and -q
+
+Exit, unless a command says otherwise: 0 it is as it should be; 1 it is not; 2 the command line or a file was not
+understood; 3 something is missing (QEMU, network, disk, a server); 4 a time limit.";
+
 /// An emulated PCIe RDMA NIC (RoCEv2) for unmodified QEMU.
 #[derive(Debug, Parser)]
-#[command(name = "rnic", version, max_term_width = 100)]
+#[command(name = "rnic", version, max_term_width = 100, after_help = AFTER_HELP)]
 struct CommandLine {
     /// Say more on standard error (repeat for more).
     #[arg(short = 'v', action = clap::ArgAction::Count, global = true)]
@@ -32,7 +59,17 @@ enum Command {
     /// The main job: two hosts, one RDMA operation, every PCIe crossing counted.
     Demo(Box<demo::DemoOptions>),
     /// Serve adapters on a switch, for QEMU guests to attach to.
-    Serve(serve::ServeOptions),
+    Serve(Box<serve::ServeOptions>),
+    /// Print what attaches an adapter to a QEMU, one argument a line.
+    QemuArgs(qemu_args::QemuArgsOptions),
+    /// Start a guest with a served adapter: a console, or one command.
+    Guest(Box<guest::GuestOptions>),
+    /// Say what a diagnostic number means.
+    ExplainError(explain_error::ExplainOptions),
+    /// List or clean what was fetched and built.
+    Cache(cache::CacheOptions),
+    /// Look at this machine, and say what to do where it lacks something.
+    Doctor(doctor::DoctorOptions),
     /// A driver that takes orders on standard input, inside a guest.
     #[command(hide = true)]
     GuestAgent,
@@ -50,6 +87,11 @@ fn main() -> std::process::ExitCode {
     let exit = match line.command {
         Command::Demo(options) => demo::run(&options),
         Command::Serve(options) => serve::run(&options),
+        Command::QemuArgs(options) => qemu_args::run(&options),
+        Command::Guest(options) => guest::run(&options),
+        Command::ExplainError(options) => explain_error::run(&options),
+        Command::Cache(options) => cache::run(&options),
+        Command::Doctor(options) => doctor::run(&options),
         Command::GuestAgent => agent::run_in_guest(),
     };
     exit.code()

@@ -1,0 +1,246 @@
+//! `rnic guest`: a guest with a served adapter, for a person: a console on the terminal, or one command.
+//!
+//! In: the name of an adapter, and what differs from our own kernel and image. Out: the terminal joined to the guest's
+//! serial console ([`console`], [`terminal`]), or a command's output and exit status ([`command`]). Whatever ends
+//! this process ends the guest with it.
+
+mod command;
+mod console;
+mod terminal;
+
+use crate::exit::Exit;
+use crate::signals::Signals;
+use crate::sockets;
+use clap::Args;
+use rnic_ci::guest::AdapterFunction;
+use rnic_ci::guest::workbench::{Workbench, WorkbenchSpec};
+use rnic_ci::{Accelerator, Lab, Options, StandardError};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without options the guest is our own kernel and image, restored from a snapshot in half a second. --kernel, --append,
+--memory, --share and QEMU's own arguments boot it from its beginning, which takes some seconds without KVM.
+
+On the console Ctrl-] ends the guest; Ctrl-C, Ctrl-Z and the rest go to it. Leaving its shell (exit, Ctrl-D) and
+`poweroff -f` end it, too. Standard input that is no terminal is typed in, and its end leaves the shell.
+
+With --exec the command runs in a shell of the guest; its standard output comes here, its standard error (and the
+kernel's messages) on standard error; its standard input is empty. With --initrd there is no --exec: the command is
+carried out by rnic's own first program.
+
+A kernel of your own needs CONFIG_SERIAL_8250_CONSOLE, CONFIG_BLK_DEV_INITRD and CONFIG_DEVTMPFS; for --exec and --send
+CONFIG_VIRTIO_PCI and CONFIG_VIRTIO_CONSOLE; for --share CONFIG_9P_FS and CONFIG_NET_9P_VIRTIO, built in.
+
+Examples:
+  rnic guest                                                a console, adapter A attached
+  rnic guest B                                              the same with adapter B
+  rnic guest A --exec 'cat /sys/bus/pci/devices/*/vendor'
+  rnic guest A --send target/release/mydriver --exec mydriver
+  rnic guest A --kernel ~/linux/arch/x86/boot/bzImage --share ~/linux/out --exec 'insmod /share/rnic.ko && dmesg'
+  rnic guest A --kernel bzImage --initrd root.cpio --append 'console=ttyS0 debug'
+  rnic guest A -- -gdb tcp::1234                            more of QEMU's arguments
+
+Exit: the command's own with --exec, and 125 if rnic failed before it ended; else 0 the guest ended; 2 usage;
+3 no adapter of this name, no QEMU, or the guest failed; 4 it did not boot in time; 130 a signal.")]
+pub struct GuestOptions {
+    /// Name of a served adapter, or path of its socket.
+    #[arg(default_value = "A")]
+    adapter: String,
+    /// Boot this kernel (bzImage, or an ELF image with a PVH note).
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
+    /// Boot this initial file system instead of ours.
+    #[arg(long, value_name = "FILE")]
+    initrd: Option<PathBuf>,
+    /// More kernel arguments.
+    #[arg(long, value_name = "ARGUMENTS")]
+    append: Option<String>,
+    /// Memory of the guest in MiB [default: 256].
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(128..=65536))]
+    memory: Option<u32>,
+    /// A folder of this machine that the guest finds, writable, in /share (9p).
+    #[arg(long, value_name = "FOLDER", conflicts_with = "initrd")]
+    share: Option<PathBuf>,
+    /// Put this file into the guest as /payload/NAME, executable and on its PATH; repeat for more.
+    #[arg(long, value_name = "FILE", conflicts_with = "initrd")]
+    send: Vec<PathBuf>,
+    /// Run this shell command in the guest, and end with its exit status.
+    #[arg(long, value_name = "COMMAND", conflicts_with = "initrd")]
+    exec: Option<String>,
+    /// Seconds that the guest may take to boot.
+    #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = clap::value_parser!(u32).range(1..=86400))]
+    boot_limit: u32,
+    #[arg(long, value_name = "auto|tcg|kvm", default_value = "auto")]
+    accel: Accelerator,
+    /// Use this QEMU [default: the one on PATH if it will do, else Debian's package].
+    #[arg(long, value_name = "PROGRAM")]
+    qemu: Option<PathBuf>,
+    /// Fetch nothing.
+    #[arg(long)]
+    offline: bool,
+    /// Folder of the sockets [default: $XDG_RUNTIME_DIR/rnic].
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// More of QEMU's command line.
+    #[arg(last = true, value_name = "QEMU-ARGS")]
+    qemu_arguments: Vec<OsString>,
+}
+
+/// How it ends before the guest does.
+enum Failure {
+    Usage(String),
+    Environment(String),
+    TimeLimit(String),
+    /// A signal has asked for the end.
+    Signal,
+}
+
+impl From<rnic_ci::Error> for Failure {
+    fn from(error: rnic_ci::Error) -> Self {
+        Self::Environment(error.to_string())
+    }
+}
+
+pub fn run(options: &GuestOptions) -> Exit {
+    let failure = match start(options) {
+        Ok(exit) => return exit,
+        Err(failure) => failure,
+    };
+    let (message, exit) = match failure {
+        Failure::Usage(message) => (message, Exit::Usage),
+        Failure::Environment(message) => (message, Exit::Environment),
+        Failure::TimeLimit(message) => (message, Exit::TimeLimit),
+        Failure::Signal => ("ended by a signal".into(), Exit::Signal),
+    };
+    eprintln!("rnic guest: {message}");
+    // A number of ours must not be taken for the command's.
+    match (options.exec.is_some(), exit) {
+        (true, Exit::Environment | Exit::TimeLimit) => Exit::NotTheCommands,
+        (_, exit) => exit,
+    }
+}
+
+fn start(options: &GuestOptions) -> Result<Exit, Failure> {
+    let spec = spec(options)?;
+    let signals = Signals::watch().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
+    let usual = Options::from_environment();
+    let laboratory = Options {
+        qemu: options.qemu.clone().or(usual.qemu.clone()),
+        offline: options.offline,
+        accelerator: options.accel,
+        ..usual
+    };
+    let lab = Lab::prepare(&laboratory, &mut StandardError)?;
+    let mut bench = lab.workbench(&spec)?;
+    let limit = Duration::from_secs(options.boot_limit.into());
+    let ended = match &options.exec {
+        Some(line) => command::run(&mut bench, &options.send, line, limit, &signals),
+        None => console::run(&mut bench, &options.send, &spec, &signals),
+    };
+    // What a person ended, or what ended as it should, leaves no logs behind.
+    if ended.is_ok() || matches!(ended, Err(Failure::Signal)) {
+        lab.run_folder().drop_logs();
+    }
+    ended
+}
+
+/// The guest, with everything that can be wrong about it said before anything is started.
+fn spec(options: &GuestOptions) -> Result<WorkbenchSpec, Failure> {
+    let folder = options.folder.clone().unwrap_or_else(sockets::default_folder);
+    let adapter = sockets::find(&options.adapter, &folder).map_err(Failure::Environment)?;
+    if !sockets::is_listened_on(&adapter.socket) {
+        let socket = adapter.socket.display();
+        return Err(Failure::Environment(format!("nobody listens on {socket}: start `rnic serve`")));
+    }
+    if options.exec.as_ref().is_some_and(|line| line.contains('\n')) {
+        return Err(Failure::Usage("--exec takes one line: send a script with --send, or share its folder".into()));
+    }
+    if options.append.as_ref().is_some_and(|append| append.len() > 1500) {
+        return Err(Failure::Usage("--append is longer than a kernel takes (about 2,000 characters in all)".into()));
+    }
+    if let Some(kernel) = &options.kernel {
+        check_kernel(kernel).map_err(Failure::Environment)?;
+    }
+    for file in options.initrd.iter().chain(&options.send) {
+        File::open(file).map_err(|error| Failure::Environment(format!("{}: {error}", file.display())))?;
+    }
+    let share = options.share.as_deref().map(shared).transpose().map_err(Failure::Environment)?;
+    Ok(WorkbenchSpec {
+        name: format!("guest-{}", adapter.name),
+        // A server that is stopped in a debugger must not lose the device.
+        adapter: adapter
+            .functions()
+            .into_iter()
+            .map(|socket| AdapterFunction {
+                socket: socket.to_path_buf(),
+                message_timeout_ms: crate::qemu_args::MESSAGE_TIMEOUT_MS,
+            })
+            .collect(),
+        kernel: options.kernel.clone(),
+        initial_file_system: options.initrd.clone(),
+        append: options.append.clone(),
+        memory_mib: options.memory,
+        commands: options.exec.is_some(),
+        share,
+        extra_arguments: options.qemu_arguments.clone(),
+    })
+}
+
+fn shared(folder: &Path) -> Result<PathBuf, String> {
+    let folder = folder.canonicalize().map_err(|error| format!("--share {}: {error}", folder.display()))?;
+    if !folder.is_dir() {
+        return Err(format!("--share {}: it is no folder", folder.display()));
+    }
+    Ok(folder)
+}
+
+/// QEMU says little about a file that is no kernel.
+fn check_kernel(path: &Path) -> Result<(), String> {
+    const BOOT_MAGIC_AT: usize = 0x202;
+    let mut head = [0u8; BOOT_MAGIC_AT + 4];
+    let mut file = File::open(path).map_err(|error| format!("--kernel {}: {error}", path.display()))?;
+    let is_whole = file.read_exact(&mut head).is_ok();
+    if is_whole && (head[BOOT_MAGIC_AT..] == *b"HdrS" || head.starts_with(b"\x7fELF")) {
+        return Ok(());
+    }
+    Err(format!("--kernel {}: it is neither a bzImage nor an ELF image", path.display()))
+}
+
+/// Waits until the guest takes commands, and sends it the files.
+fn await_ready(
+    bench: &mut Workbench,
+    files: &[PathBuf],
+    mut moment: impl FnMut(&mut Workbench) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    const MOMENT: Duration = Duration::from_millis(20);
+    const SEND_LIMIT: Duration = Duration::from_secs(120);
+    while !bench.poll_ready(MOMENT)? {
+        moment(bench)?;
+    }
+    files.iter().try_for_each(|file| bench.send(file, SEND_LIMIT).map(drop))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_kernel_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("k");
+        assert!(check_kernel(&path).is_err_and(|error| error.contains("No such file")));
+        std::fs::write(&path, b"short").expect("written");
+        assert!(check_kernel(&path).is_err_and(|error| error.contains("neither")));
+        let mut image = vec![0; 0x300];
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        std::fs::write(&path, &image).expect("written");
+        assert_eq!(check_kernel(&path), Ok(()));
+        assert!(shared(&path).is_err_and(|error| error.contains("no folder")));
+    }
+}

@@ -1,0 +1,111 @@
+//! `rnic serve`: adapters on one switch, until a signal.
+//!
+//! In: [`options`] and a TOML [`file`], both made of [`values`]. Out: a [`configuration`], served, and [`report`]ed with
+//! what to paste into a QEMU command line.
+
+mod configuration;
+mod file;
+mod options;
+mod report;
+mod values;
+
+use crate::exit::Exit;
+use crate::signals::Signals;
+use crate::sockets;
+use configuration::Configuration;
+pub use options::ServeOptions;
+use rnic_device::server::Server;
+use rnic_switch::{CaptureOptions, CaptureState};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// How it fails: a mistake of whoever configured it, or something that is missing.
+enum Failure {
+    Mistake(String),
+    Environment(String),
+}
+
+pub fn run(options: &ServeOptions) -> Exit {
+    let (message, exit) = match start(options) {
+        Ok(()) => return Exit::Success,
+        Err(Failure::Mistake(message)) => (message, Exit::Usage),
+        Err(Failure::Environment(message)) => (message, Exit::Environment),
+    };
+    eprintln!("rnic serve: {message}");
+    exit
+}
+
+fn start(options: &ServeOptions) -> Result<(), Failure> {
+    let mut configuration = match &options.config {
+        Some(path) => file::read(path).map_err(Failure::Mistake)?,
+        None => Configuration::default(),
+    };
+    options.apply(&mut configuration).map_err(Failure::Mistake)?;
+    if configuration.adapters.is_empty() {
+        return Err(Failure::Mistake("there is no adapter to serve: describe one as [[adapter]], or name one".into()));
+    }
+    configuration.folder.get_or_insert_with(sockets::default_folder);
+    for adapter in &mut configuration.adapters {
+        adapter.mac = Some(adapter.mac());
+    }
+    if options.print_config {
+        let text = file::write(&configuration).map_err(Failure::Environment)?;
+        return print(&text).map_err(Failure::Environment);
+    }
+    serve(&configuration).map_err(Failure::Environment)
+}
+
+fn serve(configuration: &Configuration) -> Result<(), String> {
+    let signals = Signals::watch().map_err(|error| format!("signals cannot be watched: {error}"))?;
+    let folder = configuration.folder.clone().unwrap_or_else(sockets::default_folder);
+    sockets::make_folder(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    // What is printed is pasted elsewhere: the sockets' paths must hold there too.
+    let folder = folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
+    let adapters = configuration.adapters.iter().map(|adapter| adapter.options(&folder)).collect();
+    let server = Server::start(adapters, configuration.switch.config()).map_err(|error| error.to_string())?;
+    if let Some(path) = &configuration.capture {
+        start_capture(&server, path)?;
+    }
+    let text = report::text(configuration, &server);
+    // Standard output may carry the capture.
+    if configuration.capture.as_deref() == Some(Path::new("-")) {
+        eprint!("{text}");
+    } else {
+        print(&text)?;
+    }
+    signals.wait();
+    match &configuration.capture {
+        Some(path) => finish_capture(&server, path),
+        None => Ok(()),
+    }
+}
+
+/// Where a capture goes: a file, a pipe, or standard output.
+pub fn open_sink(path: &Path) -> Result<Box<dyn Write + Send>, String> {
+    Ok(match path.to_str() {
+        Some("-") => Box::new(io::stdout()),
+        _ => Box::new(File::create(path).map_err(|error| format!("capture to {}: {error}", path.display()))?),
+    })
+}
+
+fn start_capture(server: &Server, path: &Path) -> Result<(), String> {
+    let started = server.switch.capture().start(open_sink(path)?, CaptureOptions::default());
+    started.map_err(|error| format!("capture to {}: {error}", path.display()))
+}
+
+/// Writes what is left of a capture; an error names the file, also one that ended the capture long ago.
+pub fn finish_capture(server: &Server, path: &Path) -> Result<(), String> {
+    let capture = server.switch.capture();
+    let incomplete = |reason: String| format!("the capture to {} is incomplete: {reason}", path.display());
+    if capture.state() == CaptureState::Failed {
+        return Err(incomplete(capture.failure().unwrap_or_else(|| "its writer failed".into())));
+    }
+    capture.flush().map_err(|error| incomplete(error.to_string()))
+}
+
+fn print(text: &str) -> Result<(), String> {
+    let mut out = io::stdout();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| format!("standard output: {error}"))
+}
