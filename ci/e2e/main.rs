@@ -16,7 +16,10 @@ mod tally;
 
 mod bench;
 
+mod attach;
 mod caches;
+mod commands;
+mod configuration;
 mod counters;
 mod demo;
 mod doorbells;
@@ -28,8 +31,10 @@ mod link;
 mod machines;
 mod outside;
 mod pci;
+mod second_driver;
 mod serve;
 mod sharing;
+mod workbench;
 
 use arguments::Arguments;
 use std::process::ExitCode;

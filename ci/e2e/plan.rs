@@ -1,7 +1,8 @@
 //! The steps, from cheap to dear.
 
 use crate::{
-    caches, counters, demo, doorbells, ends, guest_memory, idle, kill, link, machines, outside, pci, serve, sharing,
+    attach, caches, commands, configuration, counters, demo, doorbells, ends, guest_memory, idle, kill, link, machines,
+    outside, pci, second_driver, serve, sharing, workbench,
 };
 use std::time::Duration;
 
@@ -65,6 +66,19 @@ pub fn steps() -> Vec<Step> {
         serve::a_killed_server_leaves_sockets_that_the_next_one_takes_over within LIMIT_S;
         serve::its_capture_holds_every_packet_and_their_icrc_is_right within LIMIT_S;
         machines::the_whole_transaction_in_process_and_over_the_socket within LIMIT_S;
+        commands::a_number_is_explained_and_an_unknown_one_leads_to_the_nearest within LIMIT_S;
+        commands::the_cache_is_listed_and_cleaned_and_locks_are_respected within LIMIT_S;
+        configuration::what_it_prints_it_reads_back_as_the_same within LIMIT_S;
+        configuration::the_adapters_are_as_they_are_described within LIMIT_S;
+        configuration::the_switch_loses_what_it_is_told_to_lose within LIMIT_S;
+        configuration::a_mistake_is_told_with_its_line_and_its_cure within LIMIT_S;
+        configuration::a_full_disk_ends_the_capture_and_nothing_else within LIMIT_S;
+        attach::a_shell_array_holds_one_argument_a_line within LIMIT_S;
+        attach::its_parts_and_forms_are_what_they_say within LIMIT_S;
+        attach::what_cannot_be_attached_is_told_with_its_cure within LIMIT_S;
+        second_driver::written_from_the_datasheet_it_writes_with_immediate within LIMIT_S;
+        second_driver::it_breaks_rules_and_is_told_the_right_one_each_time within LIMIT_S;
+        second_driver::it_says_what_is_wrong_with_its_arguments_and_with_a_missing_server within LIMIT_S;
         machines::qemu_realizes_the_device_and_sizes_its_bars within LIMIT_S;
         machines::the_whole_transaction_under_qtest within LIMIT_S;
         machines::qemus_trace_tells_the_same_crossings_under_qtest within LIMIT_S;
@@ -74,6 +88,8 @@ pub fn steps() -> Vec<Step> {
         sharing::a_descriptor_that_is_not_shared_is_found_out_and_told_with_its_cure within LIMIT_S;
         sharing::shared_memory_is_recognised_and_messages_are_told_once_an_adapter within LIMIT_S;
         sharing::a_client_that_does_not_negotiate_is_let_go within LIMIT_S;
+        attach::its_lines_attach_an_adapter_and_a_stopped_server_loses_nothing within LIMIT_S;
+        commands::the_doctor_finds_this_machine_fit_and_says_what_stops_another within LIMIT_S;
         kill::a_killed_machine_takes_nothing_with_it_twenty_times within 2 * LIMIT_S;
         demo::the_known_totals_in_guests within 2 * LIMIT_S;
         demo::what_is_lost_between_guests_is_sent_again within LIMIT_S;
@@ -86,6 +102,12 @@ pub fn steps() -> Vec<Step> {
         pci::a_guest_reboots_with_its_adapter within LIMIT_S;
         kill::a_killed_guest_takes_nothing_with_it within LIMIT_S;
         ends::a_killed_demo_leaves_no_machine within LIMIT_S;
+        workbench::a_command_runs_in_a_guest_and_its_exit_status_is_ours within LIMIT_S;
+        workbench::a_folder_is_shared_and_a_kernel_of_the_users_own_boots within 2 * LIMIT_S;
+        workbench::the_console_is_a_terminal_that_the_escape_key_leaves within LIMIT_S;
+        workbench::the_console_takes_a_script within LIMIT_S;
+        workbench::a_killed_guest_command_leaves_no_machine within LIMIT_S;
+        workbench::what_a_guest_cannot_be_made_of_is_told within LIMIT_S;
         idle::an_idle_adapter_takes_less_than_a_hundredth_of_a_core within LIMIT_S;
     }
 }

@@ -39,6 +39,12 @@ impl Station {
         let mut device = Device::open(backing, OpenOptions::default()).expect("the device opens");
         let mac = device.mac().expect("a MAC address");
         device.set_gid(0, gid, mac, None).expect("a GID");
+        Station::of(device, gid)
+    }
+
+    /// On an open device, whose GID table has this entry already, or none.
+    pub fn of(mut device: Device, gid: [u8; 16]) -> Station {
+        let mac = device.mac().expect("a MAC address");
         let eqn = device.create_event_queue(None, Some(1), 6).expect("an event queue");
         let spec = CqSpec { cqn: None, log_entries: 8, eqn: Some(eqn), doorbell_page: 1 };
         let cqn = device.create_completion_queue(spec).expect("a completion queue");
