@@ -1,8 +1,5 @@
 //! What an adapter is built with.
 
-/// The largest path MTU of the port.
-pub(crate) const PORT_MTU_BYTES: u32 = 4096;
-
 /// Capacities and identity of one adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {

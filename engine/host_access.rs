@@ -1,7 +1,6 @@
 //! The host's accesses to the BARs. In: bytes at an offset. Out: the part of the engine that they are for.
 
 use crate::command::CommandQueue;
-use crate::config::PORT_MTU_BYTES;
 use crate::engine::Engine;
 use crate::front_end::{Input, RegisterView};
 use crate::host::Host;

@@ -2,7 +2,6 @@
 
 use super::transitions::{self, Refusal};
 use super::{Halt, halt, missing};
-use crate::config::PORT_MTU_BYTES;
 use crate::context::queue_pair::{QpContext, QpState};
 use crate::engine::Engine;
 use crate::front_end::commands::QpChange;
