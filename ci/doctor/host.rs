@@ -151,6 +151,11 @@ mod tests {
     fn a_wrong_runtime_folder_is_told_with_its_cure() {
         let folder = tempfile::tempdir().expect("a folder");
         let own = folder.path().to_path_buf();
+        let mode =
+            |bits| fs::set_permissions(&own, std::os::unix::fs::PermissionsExt::from_mode(bits)).expect("its mode");
+        mode(0o755);
+        assert_eq!(runtime_folder(Some(own.clone())).level, Level::Warning, "open to others");
+        mode(0o700);
         assert_eq!(runtime_folder(Some(own.clone())).level, Level::Fine);
         for wrong in [own.join("missing"), PathBuf::from("/proc/version"), own.join("x".repeat(90))] {
             let finding = runtime_folder(Some(wrong));
