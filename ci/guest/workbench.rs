@@ -73,6 +73,10 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 const MOUNT_SHARE: &str = "for m in netfs 9pnet 9pnet_virtio 9p; do xzcat /lib/modules/$m.ko.xz >/tmp/$m.ko 2>/dev/null && insmod /tmp/$m.ko 2>/dev/null; rm -f /tmp/$m.ko; done; \
     mkdir -p /share && mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144 rnic-share /share";
 
+/// Up to ten seconds for the kernel to find function 0 behind the root port.
+const AWAIT_ADAPTER: &str =
+    "i=0; until [ -e /sys/bus/pci/devices/0000:01:00.0 ]; do i=$((i+1)); [ $i -gt 100 ] && exit 1; sleep 0.1; done";
+
 impl Workbench {
     /// Starts QEMU and plugs the adapter in. A guest that is booted has not necessarily executed anything.
     pub fn start(host: &Host, acceleration: Acceleration, spec: &WorkbenchSpec, saved: &Path) -> Result<Workbench> {
@@ -95,7 +99,23 @@ impl Workbench {
                 snapshot::load(running.qmp(), saved).and_then(|()| start::plug_in(&mut running, &spec.adapter));
             plugged.map_err(|error| running.explain(error))?;
         }
-        Ok(Workbench { running, console, control, exchange, is_ready: restored, share: spec.share.is_some() })
+        let share = spec.share.is_some();
+        let mut workbench = Workbench { running, console, control, exchange, is_ready: restored, share };
+        if restored {
+            workbench.await_adapter()?;
+        }
+        Ok(workbench)
+    }
+
+    /// The restored guest's kernel finds out by itself that the slot is not empty any more.
+    fn await_adapter(&mut self) -> Result<()> {
+        match self.run_to_end(AWAIT_ADAPTER, "waiting for the adapter to appear in the guest")? {
+            0 => Ok(()),
+            status => Err(Error::GuestAnswer {
+                step: "the adapter that was plugged in appeared on its bus".into(),
+                answer: format!("status {status}"),
+            }),
+        }
     }
 
     /// The serial console.
@@ -119,7 +139,7 @@ impl Workbench {
             Err(error) => return Err(self.running.explain(error)),
         }
         if self.share {
-            let status = self.run_to_end(MOUNT_SHARE)?;
+            let status = self.run_to_end(MOUNT_SHARE, "mounting the shared folder")?;
             if status != 0 {
                 return Err(Error::GuestAnswer {
                     step: "the shared folder was mounted (9p over virtio, which its kernel needs)".into(),
@@ -153,9 +173,9 @@ impl Workbench {
         }
     }
 
-    fn run_to_end(&mut self, command: &str) -> Result<i32> {
+    fn run_to_end(&mut self, command: &str, what: &str) -> Result<i32> {
         self.run(command)?;
-        let deadline = self.deadline("mounting the shared folder".into(), COMMAND_LIMIT);
+        let deadline = self.deadline(what.into(), COMMAND_LIMIT);
         self.control.await_exit(&deadline).map_err(|error| self.running.explain(error))
     }
 

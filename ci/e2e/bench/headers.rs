@@ -131,6 +131,9 @@ pub const TSHARK: &[&str] = &[
     "infiniband.reth.va",
     "infiniband.reth.r_key",
     "infiniband.reth.dmalen",
+    "infiniband.atomiceth.swapdt",
+    "infiniband.atomiceth.cmpdt",
+    "infiniband.atomicacketh.origremdt",
     "infiniband.immdt",
     "infiniband.aeth.syndrome",
     "infiniband.aeth.msn",
@@ -152,7 +155,14 @@ fn as_tshark_texts(frame: &[u8], packet: &ParsedPacket<'_>) -> Vec<String> {
     let extension = |header: Headers, text: String| {
         if packet.description.headers.contains(header) { text } else { String::new() }
     };
-    let reth = &headers.extension.reth;
+    let (reth, atomic) = (&headers.extension.reth, &headers.extension.atomic_eth);
+    // It calls an atomic's address and key by the names of a RETH's.
+    let is_atomic = packet.description.headers.contains(Headers::ATOMIC_ETH);
+    let (address, key) = match is_atomic {
+        true => (atomic.virtual_address, atomic.remote_key),
+        false => (reth.virtual_address, reth.remote_key),
+    };
+    let named = if is_atomic { Headers::ATOMIC_ETH } else { Headers::RETH };
     let icrc = &frame[frame.len() - 4..];
     let mut texts = vec![frame.len().to_string(), mac(headers.link.source_mac), mac(headers.link.dest_mac)];
     texts.extend(v4);
@@ -169,9 +179,12 @@ fn as_tshark_texts(frame: &[u8], packet: &ParsedPacket<'_>) -> Vec<String> {
         format!("{:#08x}", bth.dest_qp),
         flag(bth.ack_req),
         bth.psn.get().to_string(),
-        extension(Headers::RETH, format!("{:#018x}", reth.virtual_address)),
-        extension(Headers::RETH, format!("{:#010x}", reth.remote_key)),
+        extension(named, format!("{address:#018x}")),
+        extension(named, format!("{key:#010x}")),
         extension(Headers::RETH, reth.dma_length.to_string()),
+        extension(Headers::ATOMIC_ETH, atomic.swap_or_add.to_string()),
+        extension(Headers::ATOMIC_ETH, atomic.compare.to_string()),
+        extension(Headers::ATOMIC_ACK_ETH, headers.extension.atomic_ack.original.to_string()),
         extension(Headers::IMMDT, hex(&headers.extension.immdt.immediate)),
         extension(Headers::AETH, syndrome_byte(packet).to_string()),
         extension(Headers::AETH, headers.extension.aeth.msn.get().to_string()),

@@ -125,10 +125,10 @@ fn serve(options: &DemoOptions, folder: &std::path::Path) -> Result<(Server, Opt
         started.map_err(|error| Failure::Environment(error.to_string()))?;
     }
     // What is fetched travels from B to A.
-    let receiver = if options.op.fetches() { "A" } else { "B" };
+    let (receiver, kind) = if options.op.fetches() { ("A", "response") } else { ("B", "request") };
     if let (Some(Fault::Drop(number)), Some(receiver)) = (options.fault, server.adapter(receiver)) {
         let script: FaultScript =
-            format!("drop:{number}").parse().map_err(|error| Failure::Environment(format!("{error}")))?;
+            format!("drop:{kind}:{number}").parse().map_err(|error| Failure::Environment(format!("{error}")))?;
         receiver.call(move |adapter| adapter.port.switch.set_fault_script(script))?;
     }
     Ok((server, tap))
