@@ -23,11 +23,12 @@ impl Server {
     }
 }
 
-/// The adapter of this name: socket `NAME.sock` in the folder, a MAC of its own.
+/// The adapter of this name: sockets `NAME.sock` and `NAME.net.sock` in the folder, a MAC of its own.
 pub fn adapter_options(name: &str, folder: &Path) -> AdapterOptions {
     AdapterOptions {
         name: name.to_owned(),
         socket: folder.join(format!("{name}.sock")),
+        ethernet_socket: folder.join(format!("{name}.net.sock")),
         engine: rnic_engine::EngineConfig { mac: mac_of(name), ..Default::default() },
         link: rnic_pcie::LinkSettings::AFTER_RESET,
         impairment: rnic_switch::Impairment::default(),

@@ -49,8 +49,21 @@ pub struct ConfigDescription {
     pub link: LinkSettings,
     /// Device serial number; see [`serial_number`].
     pub serial_number: u64,
-    /// Vendor-specific capabilities, from the length byte on (the third byte of each), read-only.
-    pub vendor_capabilities: Vec<Vec<u8>>,
+    /// One after the other behind PCI Express, from [`FIRST_VENDOR_CAPABILITY`] on, each at a multiple of 4, as far
+    /// as they fit.
+    pub vendor_capabilities: Vec<VendorCapability>,
+}
+
+/// Where the first vendor-specific capability is.
+pub const FIRST_VENDOR_CAPABILITY: usize = capability::express::END;
+
+/// A vendor-specific capability.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VendorCapability {
+    /// From the length byte on, the third of the capability.
+    pub body: Vec<u8>,
+    /// The writable bits of the body; what is missing is read-only.
+    pub writable: Vec<u8>,
 }
 
 impl ConfigDescription {

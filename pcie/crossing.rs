@@ -83,6 +83,24 @@ classes! {
     CommandFetch = "command_fetch", DeviceRead;
     /// One command's completion.
     CommandCompletion = "command_completion", DeviceWrite;
+    /// The Ethernet function: a queue's notification.
+    NetDoorbell = "net_doorbell", Host;
+    /// The Ethernet function: a register written.
+    NetRegisterWrite = "net_register_write", Host;
+    /// The Ethernet function: a register read.
+    NetRegisterRead = "net_register_read", Host;
+    /// The Ethernet function: a piece of an available ring, its flags and index or its entries.
+    NetAvailableFetch = "net_available_fetch", DeviceRead;
+    /// The Ethernet function: a descriptor, or a whole indirect table.
+    NetDescriptorFetch = "net_descriptor_fetch", DeviceRead;
+    /// The Ethernet function: the gather of one frame, or of one control command.
+    NetPayloadRead = "net_payload_read", DeviceRead;
+    /// The Ethernet function: the scatter of one frame, or of one control command's answer.
+    NetPayloadWrite = "net_payload_write", DeviceWrite;
+    /// The Ethernet function: entries of a used ring, and its index.
+    NetUsedWrite = "net_used_write", DeviceWrite;
+    /// The Ethernet function: one MSI-X message.
+    NetEvent = "net_event", DeviceWrite;
 }
 
 /// Why a crossing happened: the operation or the housekeeping it serves.
@@ -98,7 +116,7 @@ pub enum Cause {
     Command { slot: u16 },
     /// An asynchronous event of its own (a completion event carries the cause of its completion).
     Event { eqn: u32, index: u32 },
-    /// A descriptor of the Ethernet function.
+    /// The Ethernet function: a queue, and the place in its ring (the queue `0xffff` is the configuration).
     Net { queue: u16, index: u16 },
     /// Nobody's operation: registers, arms, receive doorbells, cache flushes.
     Maintenance,

@@ -4,7 +4,7 @@
 //! later by tag, in any order between tags. Writes are posted: never awaited, visible in submission order
 //! whichever way they travel; reads do not pass the writes before them.
 
-use crate::{Cause, Observed, Origin};
+use crate::{Observed, Origin};
 use std::fmt;
 
 /// An address in the function's DMA space.
@@ -88,8 +88,8 @@ pub trait DmaPort {
     /// Writes `from` to the ranges, in ascending order, the last aligned word stored last.
     fn write(&mut self, origin: Origin, ranges: &[DmaRange], from: &[u8]) -> Result<(), DmaFault>;
 
-    /// An event: the entry is written, then the vector's MSI-X message follows it. One crossing.
-    fn event(&mut self, cause: Cause, entry: DmaRange, from: &[u8], vector: Option<u16>) -> Result<(), DmaFault>;
+    /// An event: the entry is written (an empty range is none), then the vector's MSI-X message follows it. One crossing.
+    fn event(&mut self, origin: Origin, entry: DmaRange, from: &[u8], vector: Option<u16>) -> Result<(), DmaFault>;
 
     /// Counts a host access that the device's logic has understood. `access.address` is the offset in the BAR
     /// `bar`; the port adds the BAR's address to know the size of the header.

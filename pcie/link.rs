@@ -16,7 +16,7 @@ use crate::outbound::{Completion, MessageId, Outbound, OutboundMessage, Surround
 use crate::queue_totals::QueueTotals;
 use crate::tlp::{LinkSettings, Splitter};
 use crate::trace::{Reading, Trace};
-use crate::{Cause, Class, Crossing, DmaFault, DmaRange, DmaTag, Iova, Origin};
+use crate::{Crossing, DmaFault, DmaRange, DmaTag, Iova, Origin};
 use std::fmt;
 use std::fs::File;
 use vmm_sys_util::eventfd::EventFd;
@@ -296,15 +296,15 @@ impl Link {
     /// Each pending message that is free to go is a crossing of its own: its entry was written when it was raised.
     fn deliver_pending(&mut self) {
         while self.bus_master
-            && let Some((message, cause)) = self.msix.take_deliverable()
+            && let Some((message, origin)) = self.msix.take_deliverable()
         {
-            self.send_late_message(message, cause);
+            self.send_late_message(message, origin);
         }
     }
 
-    fn send_late_message(&mut self, message: Message, cause: Cause) {
+    fn send_late_message(&mut self, message: Message, origin: Origin) {
         let account = Account {
-            origin: Origin::new(Class::Event, cause),
+            origin,
             bytes: MESSAGE_BYTES,
             ranges: 1,
             traffic: self.splitter.device_write(message_range(message)),

@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::Cause;
+use crate::Origin;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{Ordering, fence};
@@ -76,7 +76,7 @@ struct Vector {
     addressed: bool,
     eventfd: Option<EventFd>,
     /// Raised while masked, for this reason.
-    pending: Option<Cause>,
+    pending: Option<Origin>,
 }
 
 impl Vector {
@@ -180,7 +180,7 @@ impl MsixTable {
     }
 
     /// Raises a vector: a message to be sent, a pending bit, or nothing.
-    pub fn raise(&mut self, vector: u16, cause: Cause) -> Raised {
+    pub fn raise(&mut self, vector: u16, origin: Origin) -> Raised {
         let Some(entry) = self.vectors.get(usize::from(vector)) else {
             return Raised::Undelivered(Undelivered::NoSuchVector);
         };
@@ -191,7 +191,7 @@ impl MsixTable {
             return Raised::Undelivered(Undelivered::Disabled);
         }
         if self.masked(entry) {
-            self.set_pending(vector, cause);
+            self.set_pending(vector, origin);
             return Raised::Pending;
         }
         match Self::message_of(vector, entry) {
@@ -200,9 +200,9 @@ impl MsixTable {
         }
     }
 
-    fn set_pending(&mut self, vector: u16, cause: Cause) {
+    fn set_pending(&mut self, vector: u16, origin: Origin) {
         if let Some(entry) = self.vectors.get_mut(usize::from(vector))
-            && entry.pending.replace(cause).is_none()
+            && entry.pending.replace(origin).is_none()
         {
             self.pending += 1;
         }
@@ -219,16 +219,16 @@ impl MsixTable {
 
     /// A pending vector that nothing holds back any more; its pending bit is cleared. To be asked until there is
     /// none, after each change of the table, of the control bits and of eventfds.
-    pub fn take_deliverable(&mut self) -> Option<(Message, Cause)> {
+    pub fn take_deliverable(&mut self) -> Option<(Message, Origin)> {
         if self.pending == 0 {
             return None;
         }
         let deliverable = |entry: &Vector| entry.pending.is_some() && entry.has_receiver() && !self.masked(entry);
         let index = self.vectors.iter().position(deliverable)?;
         let entry = self.vectors.get_mut(index)?;
-        let cause = entry.pending.take()?;
+        let origin = entry.pending.take()?;
         self.pending -= 1;
-        Some((Self::message_of(index as u16, entry)?, cause))
+        Some((Self::message_of(index as u16, entry)?, origin))
     }
 
     /// Writes the vector's eventfd. A counter that is full is a signal not yet taken: delivered.

@@ -24,6 +24,7 @@ mod counters;
 mod demo;
 mod doorbells;
 mod ends;
+mod ethernet;
 mod guest_memory;
 mod idle;
 mod kill;

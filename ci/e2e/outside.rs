@@ -11,7 +11,7 @@ use rnic_ci::tools::Tools;
 use rnic_shim::transaction::{Fault, Operation, TransactionSpec};
 use rnic_shim::verbs::Device;
 use rnic_switch::NeverSleeps;
-use rnic_wire::{Drop, Frame, IcrcCheck, IcrcState, parse};
+use rnic_wire::{Drop, Frame, Gid, IcrcCheck, IcrcState, parse};
 use serde_json::Value;
 use std::net::Ipv6Addr;
 use std::path::Path;
@@ -113,7 +113,7 @@ pub fn a_thousand_packets_of_scapy_parse_and_a_flipped_bit_is_dropped_and_counte
         let parsed = parsed.unwrap_or_else(|drop| panic!("seed {seed}: {drop}: {packet}"));
         headers::assert_as_scapy(&format!("seed {seed}"), &parsed, &packet["fields"]);
     }
-    let flipped: Vec<_> = packets.iter().map(|packet| bytes(packet, "flipped_hex")).collect();
+    let flipped: Vec<_> = packets.iter().map(|packet| [bytes(packet, "hex"), bytes(packet, "flipped_hex")]).collect();
     assert_dropped_and_counted(&flipped, &format!("seed {seed}"));
     tally::packets_judged(packets.len());
 }
@@ -123,38 +123,42 @@ fn decode_hex(text: &str) -> Vec<u8> {
     digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap_or(""), 16).expect("hex")).collect()
 }
 
-/// Sends frames to an adapter in use; each is counted as dropped, those with a wrong ICRC as such.
-fn assert_dropped_and_counted(frames: &[Vec<u8>], what: &str) {
+/// Sends frames to an adapter that is in use and has their destination; each was changed on its way and is counted as
+/// dropped, those with a wrong ICRC as such. Where it was the destination that changed, nobody takes the frame.
+fn assert_dropped_and_counted(frames: &[[Vec<u8>; 2]], what: &str) {
     let fabric = Fabric::new();
-    let device = Device::open(over_socket(&fabric.socket("A")), Default::default()).expect("a device in use");
+    let mut device = Device::open(over_socket(&fabric.socket("A")), Default::default()).expect("a device in use");
     let mut port = fabric.server.switch.port("judge", Arc::new(NeverSleeps)).expect("a port");
-    let (mut frame, mut wrong_icrc) = (Frame::new(), 0);
-    for bytes in frames {
-        match parse(bytes, IcrcCheck::Verify) {
+    let (mut frame, mut expected) = (Frame::new(), (0, 0));
+    for [whole, flipped] in frames {
+        let gid = destination(whole);
+        device.set_gid(0, gid.expect("a destination").0, [2; 6], None).expect("a GID");
+        match parse(flipped, IcrcCheck::Verify) {
             Ok(packet) => panic!("{what}: a flipped bit was not noticed in {packet:?}"),
-            Err(Drop::BadIcrc { .. }) => wrong_icrc += 1,
-            Err(_) => {}
+            Err(Drop::BadIcrc { .. }) if destination(flipped) == gid => expected.0 += 1,
+            Err(_) => expected.1 += 1,
         }
-        while port.room() == 0 {
-            std::thread::yield_now();
-        }
-        assert!(frame.set_bytes(bytes));
+        assert!(frame.set_bytes(flipped));
         // As from outside: nothing about the ICRC is taken on trust, whatever the flipped bit made of the frame.
         frame.icrc = IcrcState::Present;
         port.transmit(&mut frame, 0);
-    }
-    let until = Instant::now() + Duration::from_secs(10);
-    let expected = (wrong_icrc, frames.len() as u64 - wrong_icrc);
-    while counted(&fabric) != expected {
-        assert!(Instant::now() < until, "{what}: {:?} counted instead of {expected:?}", counted(&fabric));
-        std::thread::sleep(Duration::from_millis(5));
+        // The next GID comes when this frame has gone.
+        let until = Instant::now() + Duration::from_secs(10);
+        while counted(&fabric) != expected {
+            assert!(Instant::now() < until, "{what}: {:?} counted instead of {expected:?}", counted(&fabric));
+            std::thread::yield_now();
+        }
     }
     drop(device);
 }
 
-/// Frames that adapter A has dropped for their ICRC, and for anything else.
+fn destination(frame: &[u8]) -> Option<Gid> {
+    parse(frame, IcrcCheck::Trusted).ok().map(|packet| packet.headers.network.dest_gid())
+}
+
+/// Frames that adapter A has dropped for their ICRC, and for anything else or because they were not for its RNIC.
 fn counted(fabric: &Fabric) -> (u64, u64) {
     let counters = fabric.counters("A");
-    let ignored = fabric.adapter("A").call(|adapter| adapter.port.ignored_frames).expect("an answer");
-    (counters.rx_icrc_errors, counters.rx_dropped_frame + ignored)
+    let elsewhere = fabric.adapter("A").call(|adapter| adapter.ethernet.device.counters().received_unattended);
+    (counters.rx_icrc_errors, counters.rx_dropped_frame + elsewhere.expect("an answer"))
 }

@@ -1,8 +1,8 @@
 //! The steps, from cheap to dear.
 
 use crate::{
-    attach, caches, commands, configuration, counters, demo, doorbells, ends, guest_memory, idle, kill, link, machines,
-    outside, pci, second_driver, serve, sharing, workbench,
+    attach, caches, commands, configuration, counters, demo, doorbells, ends, ethernet, guest_memory, idle, kill, link,
+    machines, outside, pci, second_driver, serve, sharing, workbench,
 };
 use std::time::Duration;
 
@@ -109,5 +109,10 @@ pub fn steps() -> Vec<Step> {
         workbench::a_killed_guest_command_leaves_no_machine within LIMIT_S;
         workbench::what_a_guest_cannot_be_made_of_is_told within LIMIT_S;
         idle::an_idle_adapter_takes_less_than_a_hundredth_of_a_core within LIMIT_S;
+        ethernet::two_guests_reach_each_other within LIMIT_S;
+        ethernet::tcp_carries_data_whole_both_ways within 2 * LIMIT_S;
+        ethernet::it_works_when_every_dma_is_a_message within 2 * LIMIT_S;
+        ethernet::an_adapter_may_have_only_its_ethernet_function within LIMIT_S;
+        ethernet::the_driver_comes_and_goes_and_the_guest_reboots within 2 * LIMIT_S;
     }
 }

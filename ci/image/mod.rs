@@ -22,6 +22,8 @@ pub const INIT: &str = include_str!("init");
 
 /// The programs that the image's busybox is linked as.
 const APPLETS: &[&str] = &[
+    "arp",
+    "arping",
     "awk",
     "basename",
     "cat",
@@ -49,7 +51,9 @@ const APPLETS: &[&str] = &[
     "modprobe",
     "mount",
     "mv",
+    "nc",
     "od",
+    "ping",
     "poweroff",
     "ps",
     "reboot",
@@ -96,6 +100,9 @@ const MODULES: &[&str] = &[
 /// Kernel modules that the image holds, below `kernel/` of their release: they mount a folder of the host.
 const SHARE_MODULES: &[&str] =
     &["fs/netfs/netfs.ko.xz", "net/9p/9pnet.ko.xz", "net/9p/9pnet_virtio.ko.xz", "fs/9p/9p.ko.xz"];
+/// And those that its first program loads, so that a snapshot has them: the network driver.
+const LOADED_MODULES: &[&str] =
+    &["net/core/failover.ko.xz", "drivers/net/net_failover.ko.xz", "drivers/net/virtio_net.ko.xz"];
 
 /// A kernel and an initial file system.
 #[derive(Debug, Clone)]
@@ -123,7 +130,7 @@ impl Image {
             packed_kernel.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix("vmlinuz-"));
         let kernel_release = release.unwrap_or_default().to_owned();
         let key = ContentKey::new().part(&tree.manifest.tree).part(INIT).part(APPLETS.join(" "));
-        let key = key.part(SHARE_MODULES.join(" ")).name();
+        let key = key.part(SHARE_MODULES.join(" ")).part(LOADED_MODULES.join(" ")).name();
         if !cache.folder().join("images").join(&key).is_dir() {
             progress.step(&format!("building the guest image with kernel {kernel_release}"));
         }
@@ -133,7 +140,8 @@ impl Image {
             let kernel = folder.join("vmlinux");
             fs::write(&kernel, vmlinux::extract(&packed, &packed_kernel)?).map_err(file("writing", &kernel))?;
             let modules = tree.folder.join("usr/lib/modules").join(&kernel_release).join("kernel");
-            let modules: Vec<PathBuf> = SHARE_MODULES.iter().map(|module| modules.join(module)).collect();
+            let modules: Vec<PathBuf> =
+                SHARE_MODULES.iter().chain(LOADED_MODULES).map(|module| modules.join(module)).collect();
             write_initial_file_system(&folder.join("initrd"), &tree.folder.join("usr/bin/busybox"), &modules)
         })?;
         Ok(Image {
@@ -160,7 +168,7 @@ fn find_kernel(boot: &Path) -> Result<PathBuf> {
 fn write_initial_file_system(path: &Path, busybox: &Path, modules: &[PathBuf]) -> Result<()> {
     let output = File::create(path).map_err(file("creation", path))?;
     let mut archive = CpioWriter::new(BufWriter::new(output));
-    for directory in ["bin", "dev", "proc", "sys", "tmp", "lib"] {
+    for directory in ["bin", "dev", "proc", "sys", "tmp", "lib", "lib/modules"] {
         archive.directory(directory)?;
     }
     // The kernel gives it to init as input and output, before devtmpfs is mounted.

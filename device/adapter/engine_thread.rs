@@ -1,14 +1,15 @@
 //! The engine thread: steps while there is work, sleep in between, requests from other threads, a clean end.
 
 use super::step::StepState;
-use super::{Adapter, AdapterPort};
-use crate::function::RdmaFunction;
-use crate::vfio_user::{BindError, Connection, Listener};
+use super::{Adapter, AdapterPort, Attachment};
+use crate::function::ethernet::{DEFAULT_MTU, EthernetConfig};
+use crate::function::{EthernetFunction, RdmaFunction};
+use crate::vfio_user::{BindError, Listener};
 use rnic_engine::EngineConfig;
 use rnic_pcie::LinkSettings;
 use rnic_switch::{Impairment, PortError, Switch, Wake};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,7 +20,10 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub struct AdapterOptions {
     pub name: String,
+    /// Where the RNIC's client connects.
     pub socket: PathBuf,
+    /// Where the Ethernet function's does.
+    pub ethernet_socket: PathBuf,
     pub engine: EngineConfig,
     /// Generation and width of the PCIe link.
     pub link: LinkSettings,
@@ -58,19 +62,25 @@ impl Wake for Bell {
 pub struct AdapterHandle {
     name: String,
     socket: PathBuf,
+    ethernet_socket: PathBuf,
     requests: Option<Sender<Request>>,
     bell: Arc<Bell>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl AdapterHandle {
-    /// Listens on the adapter's socket and starts its thread.
+    /// Listens on the adapter's sockets and starts its thread.
     pub fn start(options: AdapterOptions, switch: &Switch) -> Result<Self, AdapterError> {
-        let AdapterOptions { name, socket, engine, link, impairment, always_seal } = options;
+        let AdapterOptions { name, socket, ethernet_socket, engine, link, impairment, always_seal } = options;
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let event = event.map_err(|errno| AdapterError::Thread { name: name.clone(), source: errno.into() })?;
         let bell = Arc::new(Bell(event));
-        let listener = Listener::bind(&socket).map_err(|source| AdapterError::Bind { name: name.clone(), source })?;
+        let attachment = |title: String, path| match Listener::bind(path) {
+            Ok(listener) => Ok(Attachment::new(title, listener)),
+            Err(source) => Err(AdapterError::Bind { name: name.clone(), source }),
+        };
+        let client = attachment(format!("adapter {name}"), &socket)?;
+        let ethernet_client = attachment(format!("adapter {name}, Ethernet"), &ethernet_socket)?;
         let wake: Arc<dyn Wake> = bell.clone();
         let mut port = AdapterPort::new(switch.port(&name, wake)?);
         port.always_seal = always_seal;
@@ -78,18 +88,18 @@ impl AdapterHandle {
         let (requests, inbox) = channel();
         let adapter = Adapter {
             name: name.clone(),
+            ethernet: EthernetFunction::new(EthernetConfig { mac: engine.mac, mtu: DEFAULT_MTU }),
             function: RdmaFunction::with_link(engine, link),
             port,
-            listener,
-            connection: None,
-            clients: 0,
+            client,
+            ethernet_client,
         };
         let own_bell = Arc::clone(&bell);
         let thread = std::thread::Builder::new()
             .name(format!("rnic-{name}"))
             .spawn(move || run(adapter, &own_bell, &inbox))
             .map_err(|source| AdapterError::Thread { name: name.clone(), source })?;
-        Ok(Self { name, socket, requests: Some(requests), bell, thread: Some(thread) })
+        Ok(Self { name, socket, ethernet_socket, requests: Some(requests), bell, thread: Some(thread) })
     }
 
     pub fn name(&self) -> &str {
@@ -98,6 +108,10 @@ impl AdapterHandle {
 
     pub fn socket(&self) -> &PathBuf {
         &self.socket
+    }
+
+    pub fn ethernet_socket(&self) -> &PathBuf {
+        &self.ethernet_socket
     }
 
     /// [`Adapter::set_link`].
@@ -143,9 +157,8 @@ fn run(mut adapter: Adapter, bell: &Bell, inbox: &Receiver<Request>) {
             sleep(&mut adapter, bell);
         }
     }
-    if let Some(mut connection) = adapter.connection.take() {
-        connection.shutdown(&mut adapter.function);
-    }
+    adapter.client.shutdown(&mut adapter.function);
+    adapter.ethernet_client.shutdown(&mut adapter.ethernet);
 }
 
 /// False when nobody holds the handle any more.
@@ -174,30 +187,40 @@ fn sleep(adapter: &mut Adapter, bell: &Bell) {
     let now_ns = adapter.function.tick();
     let timeout =
         deadline.into_iter().flatten().min().map(|deadline| Duration::from_nanos(deadline.saturating_sub(now_ns)));
-    let negotiation = adapter.connection.as_ref().and_then(Connection::negotiates_until);
-    let negotiation = negotiation.map(|until| until.saturating_duration_since(Instant::now()));
+    let negotiation = adapter.client.negotiates_until().into_iter().chain(adapter.ethernet_client.negotiates_until());
+    let negotiation = negotiation.map(|until| until.saturating_duration_since(Instant::now())).min();
     let timeout = [timeout, negotiation]
         .into_iter()
         .flatten()
         .min()
         .map(|timeout| Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() });
-    let client_wants = adapter.connection.as_ref().map_or(PollFlags::empty(), |connection| {
-        let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, connection.wants_read());
-        flags.set(PollFlags::OUT, connection.wants_write());
-        flags
-    });
-    let mut fds = vec![PollFd::new(&bell.0, PollFlags::IN), PollFd::new(&adapter.listener, PollFlags::IN)];
-    if let Some(connection) = &adapter.connection {
-        fds.push(PollFd::from_borrowed_fd(connection.as_fd(), client_wants));
-    }
-    let ready = poll(&mut fds, timeout.as_ref()).unwrap_or(0);
-    let (rung, calls) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+    let clients = [&adapter.client, &adapter.ethernet_client];
+    let mut fds = vec![PollFd::new(&bell.0, PollFlags::IN)];
+    fds.extend(clients.map(|client| PollFd::from_borrowed_fd(client.listener(), PollFlags::IN)));
+    fds.extend(
+        clients.iter().filter_map(|client| client.client()).map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)),
+    );
+    // Nothing is told from what a poll that failed, for a signal, has left in the list.
+    let is_ready = poll(&mut fds, timeout.as_ref()).is_ok();
+    let ready: Vec<bool> = fds.iter().map(|fd| is_ready && !fd.revents().is_empty()).collect();
     drop(fds);
-    if rung {
+    if ready[0] {
         let _ = rustix::io::read(&bell.0, &mut [0u8; 8]);
     }
-    if ready > 0 && calls {
-        adapter.accept();
+    note_ready(adapter, &ready[1..]);
+}
+
+/// Passes on what a sleep ended with: both listeners, then the clients that there are.
+fn note_ready(adapter: &mut Adapter, ready: &[bool]) {
+    let mut ready = ready.iter().copied();
+    let mut next = || ready.next().unwrap_or(false);
+    let listeners = [next(), next()];
+    for (client, calls) in [&mut adapter.client, &mut adapter.ethernet_client].into_iter().zip(listeners) {
+        if client.is_attached() && next() {
+            client.note_ready();
+        }
+        if calls {
+            client.accept();
+        }
     }
 }

@@ -1,44 +1,53 @@
 //! An adapter: its functions, its port on the switch, and the one thread that runs them all.
 //!
-//! The engine thread polls the vfio-user connection, the rings from other ports and the timers, and runs the engine
-//! in bounded steps; the client's requests are served between steps, so that no map vanishes under a copy and the
-//! ledger has one writer. It sleeps when there is nothing to do.
+//! The engine thread polls the functions' vfio-user connections, the rings from other ports and the timers, and runs the
+//! functions in bounded steps; clients' requests are served between steps, so that no map vanishes under a copy and
+//! each ledger has one writer. It sleeps when there is nothing to do.
 
+mod attachment;
 mod engine_thread;
 mod port;
 mod step;
 
 pub use engine_thread::{AdapterError, AdapterHandle, AdapterOptions};
-pub use port::AdapterPort;
+pub use port::{AdapterPort, Taker};
 
-use crate::function::RdmaFunction;
-use crate::vfio_user::{Connection, Listener};
+use crate::function::{EthernetFunction, RdmaFunction};
+use attachment::Attachment;
 
 /// What the engine thread owns.
 pub struct Adapter {
     pub name: String,
+    /// Function 0, the RNIC.
     pub function: RdmaFunction,
+    /// Function 1.
+    pub ethernet: EthernetFunction,
     pub port: AdapterPort,
-    listener: Listener,
-    connection: Option<Connection>,
-    /// Clients that have come and gone.
-    clients: u64,
+    client: Attachment,
+    ethernet_client: Attachment,
 }
 
 impl Adapter {
-    /// A client is attached.
+    /// A client is attached to the RNIC.
     pub fn is_attached(&self) -> bool {
-        self.connection.is_some()
+        self.client.is_attached()
     }
 
-    /// Plugs the port's cable in, or pulls it: frames are lost while it is out, and the driver is told of each change.
+    /// Plugs the port's cable in, or pulls it: frames are lost while it is out, and the drivers are told of each change.
     pub fn set_link(&mut self, up: bool) {
         self.port.set_link(up);
+        self.ethernet.device.set_link_up(up);
         let now_ns = self.function.tick();
         self.function.engine.handle_link(now_ns, &mut self.function.link, up);
     }
 
+    /// Clients of the RNIC that have come and gone.
     pub fn clients(&self) -> u64 {
-        self.clients
+        self.client.clients()
+    }
+
+    /// A client is attached to the Ethernet function.
+    pub fn is_ethernet_attached(&self) -> bool {
+        self.ethernet_client.is_attached()
     }
 }

@@ -1,7 +1,7 @@
-//! The adapter's port: between the engine and the switch.
+//! The adapter's port: between its functions and the switch.
 //!
-//! Frames for the adapter's own addresses turn round here, through the same frames as all others. A frame from the
-//! switch goes to the RNIC when it is RoCE; everything else has no taker until there is an Ethernet function.
+//! Frames for the RNIC's own addresses turn round here, through the same frames as all others. A frame goes to the RNIC
+//! if it is RoCE, addressed to one of its GIDs, and the RNIC is enabled; every other goes to the Ethernet function.
 
 use rnic_engine::Engine;
 use rnic_switch::Port;
@@ -20,11 +20,16 @@ pub struct AdapterPort {
     spare: Vec<Frame>,
     /// Every frame that leaves carries its ICRC, also inside the process.
     pub always_seal: bool,
-    /// Frames that nobody on this adapter takes.
-    pub ignored_frames: u64,
     link_up: bool,
     /// Frames that left or arrived while the link was down, and are lost.
     pub link_down_frames: u64,
+}
+
+/// Which function a frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taker {
+    Rnic,
+    Ethernet,
 }
 
 impl AdapterPort {
@@ -34,7 +39,6 @@ impl AdapterPort {
             turned: VecDeque::new(),
             spare: Vec::new(),
             always_seal: false,
-            ignored_frames: 0,
             link_up: true,
             link_down_frames: 0,
         }
@@ -55,31 +59,41 @@ impl AdapterPort {
         }
         let own = destination(frame.bytes()).is_some_and(|gid| engine.owns_gid(&gid.0));
         if own {
-            let empty = self.spare.pop().unwrap_or_default();
-            self.turned.push_back(std::mem::replace(frame, empty));
+            self.turn(frame);
         } else {
             self.switch.transmit(frame, now_ns);
         }
     }
 
-    /// The next frame for the RNIC.
-    pub fn receive(&mut self, frame: &mut Frame, now_ns: u64) -> bool {
+    /// Transmits a frame of the Ethernet function.
+    pub fn transmit_ethernet(&mut self, engine: &Engine, frame: &mut Frame, now_ns: u64) {
+        match taker(engine, frame) {
+            Taker::Rnic => self.turn(frame),
+            Taker::Ethernet => {
+                self.switch.transmit(frame, now_ns);
+            }
+        }
+    }
+
+    fn turn(&mut self, frame: &mut Frame) {
+        let empty = self.spare.pop().unwrap_or_default();
+        self.turned.push_back(std::mem::replace(frame, empty));
+    }
+
+    /// The next frame, and which function it is for.
+    pub fn receive(&mut self, engine: &Engine, frame: &mut Frame, now_ns: u64) -> Option<Taker> {
         if let Some(turned) = self.turned.pop_front() {
             let used = std::mem::replace(frame, turned);
             self.spare.push(used);
-            return true;
+            return Some(Taker::Rnic);
         }
         while self.switch.receive(frame, now_ns) {
-            if !self.link_up {
-                self.link_down_frames += 1;
-                continue;
+            if self.link_up {
+                return Some(taker(engine, frame));
             }
-            if frame.icrc != IcrcState::NotRoce || is_roce(frame.bytes()) {
-                return true;
-            }
-            self.ignored_frames += 1;
+            self.link_down_frames += 1;
         }
-        false
+        None
     }
 
     /// Plugs the cable in, or pulls it.
@@ -95,6 +109,13 @@ impl AdapterPort {
     pub fn discard_turned(&mut self) {
         self.turned.clear();
     }
+}
+
+fn taker(engine: &Engine, frame: &Frame) -> Taker {
+    let is_for_rnic = engine.is_enabled()
+        && (frame.icrc != IcrcState::NotRoce || is_roce(frame.bytes()))
+        && destination(frame.bytes()).is_some_and(|gid| engine.owns_gid(&gid.0));
+    if is_for_rnic { Taker::Rnic } else { Taker::Ethernet }
 }
 
 /// The destination address of an IP frame, as a GID.

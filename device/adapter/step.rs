@@ -1,24 +1,23 @@
 //! One bounded step of the engine thread: messages, frames in, frames out, timers.
 
-use super::Adapter;
+use super::{Adapter, Taker};
 use crate::function::QUESTION;
 use crate::vfio_user::probe::SHARE_ON;
-use crate::vfio_user::{CloseReason, Closed, Connection, DmaRefusal};
-use rnic_pcie::{MessageKind, OutboundMessage};
 use rnic_wire::Frame;
-use std::time::Instant;
 
-/// Requests of the client that one step serves.
+/// Requests of a client that one step serves.
 const REQUESTS: u32 = 256;
-/// Frames that one step receives, and transmits: about 64 KiB each at path MTU 4096.
+/// Frames that one step receives, and that each function transmits: about 64 KiB each at path MTU 4096.
 const FRAMES: usize = 16;
+/// Steps between two looks at the Ethernet function's socket while the thread is too busy to sleep: a look is a system
+/// call, and the RNIC's steps do not wait for it.
+const ETHERNET_LOOK: u32 = 16;
 
 /// What the thread keeps between steps.
 #[derive(Debug, Default)]
 pub struct StepState {
     frame: Frame,
-    /// A message that the connection could not take yet.
-    unsent: Option<OutboundMessage>,
+    steps: u32,
 }
 
 impl Adapter {
@@ -30,74 +29,32 @@ impl Adapter {
         more |= self.function.deliver_completions();
         more |= self.receive_frames(&mut state.frame);
         more |= self.transmit_frames(&mut state.frame);
-        more |= self.send_messages(state);
+        more |= self.client.send_messages(&mut self.function.link);
+        more |= self.step_ethernet(state);
         self.check_sharing();
         more
     }
 
     fn serve_client(&mut self) -> bool {
-        let Some(connection) = &mut self.connection else { return false };
-        let served = if let Err(closed) = connection.expire(Instant::now(), &mut self.function) {
-            Err(closed)
-        } else if connection.wants_write() {
-            connection.on_writable(&mut self.function).map(|progress| progress.served > 0)
-        } else {
-            Ok(false)
-        };
-        let served = match served {
-            Ok(any) if connection.wants_read() => {
-                connection.on_readable(&mut self.function, REQUESTS).map(|progress| any || progress.served > 0)
-            }
-            other => other,
-        };
-        match served {
-            Ok(any) => {
-                if self.function.take_revoked() {
-                    connection.revoke_dma();
-                    self.port.discard_turned();
-                }
-                any || connection.has_work()
-            }
-            Err(closed) => {
-                self.client_gone(&closed);
-                true
-            }
+        let more = self.client.serve(&mut self.function, REQUESTS);
+        if self.function.take_revoked() {
+            self.client.revoke_dma();
+            self.port.discard_turned();
         }
-    }
-
-    fn client_gone(&mut self, closed: &Closed) {
-        let level = if closed.reason == CloseReason::Silent { log::Level::Warn } else { log::Level::Info };
-        log::log!(level, "adapter {}: the client has gone: {}", self.name, closed.reason);
-        self.connection = None;
-        self.clients += 1;
-        self.function.take_revoked();
-        self.port.discard_turned();
-    }
-
-    /// Accepts a client, or refuses it while another one is attached.
-    pub fn accept(&mut self) {
-        let busy = self.connection.is_some();
-        match self.listener.on_readable(busy) {
-            Ok(Some(stream)) => match Connection::new(stream) {
-                Ok(mut connection) => {
-                    connection.set_name(self.name.clone());
-                    log::info!("adapter {}: a client is attached", self.name);
-                    self.connection = Some(connection);
-                }
-                Err(error) => log::warn!("adapter {}: a client could not be attached: {error}", self.name),
-            },
-            Ok(None) => {}
-            Err(error) => log::warn!("adapter {}: accepting a client failed: {error}", self.name),
-        }
+        more
     }
 
     fn receive_frames(&mut self, frame: &mut Frame) -> bool {
         let now_ns = self.function.now_ns();
         for _ in 0..FRAMES {
-            if !self.function.engine.can_receive() || !self.link_has_room() || !self.port.receive(frame, now_ns) {
+            if !self.function.engine.can_receive() || !self.link_has_room() {
                 return false;
             }
-            self.function.engine.handle_frame(now_ns, &mut self.function.link, frame);
+            match self.port.receive(&self.function.engine, frame, now_ns) {
+                None => return false,
+                Some(Taker::Rnic) => self.function.engine.handle_frame(now_ns, &mut self.function.link, frame),
+                Some(Taker::Ethernet) => self.ethernet.device.handle_frame(frame),
+            }
         }
         true
     }
@@ -126,36 +83,38 @@ impl Adapter {
         rnic_pcie::DmaPort::has_room(&self.function.link)
     }
 
-    /// Sends DMA that travels by message, as far as the connection takes it.
-    fn send_messages(&mut self, state: &mut StepState) -> bool {
-        let Some(connection) = &mut self.connection else {
-            state.unsent = None;
-            return false;
-        };
-        let mut any = false;
-        while connection.can_request_dma() {
-            let Some(message) = state.unsent.take().or_else(|| self.function.link.next_message()) else { break };
-            let sent = match &message.kind {
-                MessageKind::Read { iova, length_bytes } => {
-                    connection.request_dma_read(message.id.0, iova.0, *length_bytes)
-                }
-                MessageKind::Write { iova, data } => connection.request_dma_write(message.id.0, iova.0, data),
-            };
-            match sent {
-                Ok(()) => any = true,
-                Err(DmaRefusal::Busy) => {
-                    state.unsent = Some(message);
-                    break;
-                }
-                Err(refusal) => {
-                    log::debug!("adapter {}: a DMA message was not sent: {refusal:?}", self.name);
-                    let fault = rnic_pcie::DmaFault::UnsupportedRequest;
-                    self.function.link.message_answered(message.id, Err(fault));
-                    any = true;
-                }
+    /// The Ethernet function's part: a few comparisons where nothing is to be done.
+    fn step_ethernet(&mut self, state: &mut StepState) -> bool {
+        self.ethernet.set_time(self.function.now_ns());
+        state.steps = state.steps.wrapping_add(1);
+        let mut more = false;
+        if self.ethernet_client.is_due() || state.steps.is_multiple_of(ETHERNET_LOOK) {
+            more |= self.ethernet_client.serve(&mut self.ethernet, REQUESTS);
+            if self.ethernet.take_revoked() {
+                self.ethernet_client.revoke_dma();
             }
         }
-        any
+        more |= self.ethernet.deliver_completions();
+        if self.ethernet.has_work() {
+            more |= self.transmit_ethernet(&mut state.frame);
+            more |= self.ethernet.work();
+        }
+        more | self.ethernet_client.send_messages(&mut self.ethernet.link)
+    }
+
+    fn transmit_ethernet(&mut self, frame: &mut Frame) -> bool {
+        if !rnic_pcie::DmaPort::has_room(&self.ethernet.link) {
+            return false;
+        }
+        let now_ns = self.function.now_ns();
+        let room = self.port.room().min(FRAMES);
+        for _ in 0..room {
+            if !self.ethernet.poll_transmit(frame) {
+                return false;
+            }
+            self.port.transmit_ethernet(&self.function.engine, frame, now_ns);
+        }
+        room > 0
     }
 
     /// Asks the client what it reads where the device has read, until it is known that guest memory is shared. Only a
@@ -168,11 +127,9 @@ impl Adapter {
                 place.iova.0
             );
         }
-        let Some(connection) = &mut self.connection else { return };
-        if connection.can_request_dma()
-            && connection.client().is_some_and(|client| client.write_multiple)
+        if self.client.can_be_asked()
             && let Some(range) = self.function.sharing_question()
-            && connection.request_dma_read(QUESTION, range.iova.0, range.length_bytes).is_err()
+            && !self.client.ask(QUESTION, range)
         {
             self.function.sharing_not_asked();
         }

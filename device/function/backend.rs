@@ -2,24 +2,22 @@
 
 use super::marks::{self, Mark};
 use super::sharing::SharingCheck;
-use super::{QUESTION, RdmaFunction};
-use crate::vfio_user::device_tables::{CONFIG_REGION, MSIX_IRQ};
+use super::{QUESTION, RdmaFunction, pci_interface};
+use crate::vfio_user::device_tables::CONFIG_REGION;
 use crate::vfio_user::{Backend, DmaMap, DmaUnmap, IrqRequest};
 use rnic_abi::registers::{BAR_DOORBELLS, BAR_MSIX, BAR_REGISTERS};
 use rnic_engine::HostWrite;
-use rnic_pcie::dma_window::{Backing, Permissions};
-use rnic_pcie::{DmaFault, MessageId, Observed, write_combine};
+use rnic_pcie::{Observed, write_combine};
 use rustix::io::Errno;
-use std::fs::File;
-use vfio_user::{DmaMapFlags, IrqInfo, ServerRegion};
+use vfio_user::{IrqInfo, ServerRegion};
 
 impl Backend for RdmaFunction {
     fn regions(&self) -> &[ServerRegion] {
-        &self.regions
+        self.pci.regions()
     }
 
     fn irqs(&self) -> &[IrqInfo] {
-        &self.irqs
+        self.pci.irqs()
     }
 
     fn region_read(&mut self, region: u32, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
@@ -30,8 +28,7 @@ impl Backend for RdmaFunction {
                 self.flush_line();
                 self.engine.handle_read(self.now_ns, &mut self.link, bar, offset, into);
             }
-            BAR_MSIX => self.link.msix_read(offset, into),
-            _ if region == CONFIG_REGION => self.config.read(offset, into),
+            _ if self.pci.read(&self.link, region, offset, into) => {}
             _ => return Err(Errno::INVAL),
         }
         Ok(())
@@ -59,7 +56,7 @@ impl Backend for RdmaFunction {
             BAR_DOORBELLS => self.store_doorbell(offset, from),
             BAR_MSIX => self.link.msix_write(offset, from),
             _ if region == CONFIG_REGION => {
-                let effects = self.config.write(offset, from);
+                let effects = self.pci.write_config(offset, from);
                 self.apply_effects(effects);
             }
             _ => return Err(Errno::INVAL),
@@ -68,25 +65,11 @@ impl Backend for RdmaFunction {
     }
 
     fn dma_map(&mut self, map: DmaMap) -> Result<(), Errno> {
-        let permissions = Permissions {
-            read: map.permissions.contains(DmaMapFlags::READ),
-            write: map.permissions.contains(DmaMapFlags::WRITE),
-        };
-        let mapped = match map.file {
-            Some((file, offset)) => self.link.map_file(map.iova, map.size_bytes, permissions, File::from(file), offset),
-            None => self.link.map(map.iova, map.size_bytes, permissions, Backing::Message),
-        };
-        mapped.map_err(|error| {
-            log::warn!("DMA map of {:#x} bytes at {:#x} refused: {error}", map.size_bytes, map.iova);
-            Errno::INVAL
-        })
+        self.pci.dma_map(&mut self.link, map)
     }
 
     fn dma_unmap(&mut self, unmap: DmaUnmap) -> Result<(), Errno> {
-        match unmap {
-            DmaUnmap::All => self.link.unmap_all(),
-            DmaUnmap::Range { iova, size_bytes } => self.link.unmap(iova, size_bytes),
-        };
+        pci_interface::dma_unmap(&mut self.link, unmap);
         Ok(())
     }
 
@@ -97,30 +80,7 @@ impl Backend for RdmaFunction {
     }
 
     fn set_irqs(&mut self, index: u32, request: IrqRequest<'_>) -> Result<(), Errno> {
-        if index != MSIX_IRQ {
-            // ERR: its eventfd is taken and never signalled; it would stop the guest.
-            return Ok(());
-        }
-        match request {
-            IrqRequest::DisableAll => self.link.clear_vector_eventfds(),
-            IrqRequest::Assign { start, eventfds, .. } => {
-                for (vector, eventfd) in (start..).zip(eventfds) {
-                    let vector = u16::try_from(vector).map_err(|_| Errno::INVAL)?;
-                    if !self.link.set_vector_eventfd(vector, Some(eventfd)) {
-                        return Err(Errno::INVAL);
-                    }
-                }
-            }
-            IrqRequest::Deassign { start, count, .. } => {
-                for vector in start..start.saturating_add(count) {
-                    let vector = u16::try_from(vector).map_err(|_| Errno::INVAL)?;
-                    self.link.set_vector_eventfd(vector, None);
-                }
-            }
-            // A trigger by the client is a test of its own wiring; masks are kept by the client.
-            IrqRequest::Perform { .. } => {}
-        }
-        Ok(())
+        self.pci.set_irqs(&mut self.link, index, request)
     }
 
     fn dma_answered(&mut self, id: u64, answer: Result<&[u8], Errno>) {
@@ -130,11 +90,7 @@ impl Backend for RdmaFunction {
             self.stale_memory = self.stale_memory.or(stale);
             return;
         }
-        let answer = answer.map_err(|errno| match errno {
-            Errno::CANCELED => DmaFault::Revoked,
-            _ => DmaFault::UnsupportedRequest,
-        });
-        self.link.message_answered(MessageId(id), answer);
+        pci_interface::dma_answered(&mut self.link, id, answer);
     }
 
     fn disconnected(&mut self) {

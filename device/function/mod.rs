@@ -1,13 +1,18 @@
-//! A function of an adapter: one socket, one configuration space, one life.
+//! The functions of an adapter: each has one socket, one configuration space, one life.
 //!
-//! In: what a vfio-user client asks ([`backend`]). Out: the engine's inputs, through the write combiner and the
-//! link. The only function so far is the RNIC, function 0.
+//! In: what a vfio-user client asks (`backend`). Out, of the RNIC, function 0: the engine's inputs, through the write
+//! combiner and the link. [`ethernet`] is function 1; [`pci_interface`] is what both have.
 
 mod backend;
 mod doorbell_lines;
+pub mod ethernet;
 pub mod marks;
+mod pci_interface;
 mod sharing;
 
+pub use ethernet::EthernetFunction;
+
+use pci_interface::PciInterface;
 use rnic_engine::{Engine, EngineConfig, HostWrite};
 use rnic_pcie::config_space::{ConfigDescription, ConfigEffects, ConfigSpace};
 use rnic_pcie::write_combine::{WriteCombiner, Writes};
@@ -15,7 +20,6 @@ use rnic_pcie::{DmaRange, Link, LinkSettings, Revocation};
 pub use sharing::QUESTION;
 use sharing::SharingCheck;
 use std::time::Instant;
-use vfio_user::{IrqInfo, ServerRegion};
 
 /// A line that has not become whole after this time is flushed in pieces: a processor's write-combining buffer
 /// does not keep stores for ever either. Long enough for a virtual processor that loses its turn between two stores
@@ -26,10 +30,8 @@ const COMBINE_TIMEOUT_NS: u64 = 100_000_000;
 pub struct RdmaFunction {
     pub engine: Engine,
     pub link: Link,
-    config: ConfigSpace,
+    pci: PciInterface,
     combiner: WriteCombiner,
-    regions: Vec<ServerRegion>,
-    irqs: Vec<IrqInfo>,
     start: Instant,
     now_ns: u64,
     /// Changes at every reset: whoever waits for something of before need not wait any more.
@@ -52,15 +54,12 @@ impl RdmaFunction {
         let doorbell_bytes = u64::from(config.doorbell_pages) * u64::from(rnic_abi::doorbell::DOORBELL_PAGE_BYTES);
         let description =
             ConfigDescription { link, ..ConfigDescription::rnic(config.mac, config.vectors, doorbell_bytes) };
-        let space = ConfigSpace::new(&description);
-        let sizes = std::array::from_fn(|bar| description.bars[bar].map_or(0, |bar| bar.size_bytes));
+        let (pci, link) = PciInterface::new(&description);
         let mut function = Self {
-            link: Link::new(space.link_settings(), config.vectors),
+            link,
+            pci,
             combiner: WriteCombiner::new(doorbell_lines::offsets(), COMBINE_TIMEOUT_NS),
-            regions: crate::vfio_user::device_tables::pci_regions(sizes, rnic_pcie::config_space::CONFIG_BYTES as u64),
-            irqs: crate::vfio_user::device_tables::pci_irqs(0, config.vectors.into()),
             engine: Engine::new(config),
-            config: space,
             start: Instant::now(),
             now_ns: 0,
             resets: 0,
@@ -85,7 +84,7 @@ impl RdmaFunction {
     }
 
     pub fn config(&self) -> &ConfigSpace {
-        &self.config
+        self.pci.config()
     }
 
     /// What the driver has marked.
@@ -140,29 +139,17 @@ impl RdmaFunction {
     /// A reset of the whole function.
     fn reset_all(&mut self) {
         self.quiesce();
-        self.config.reset();
-        self.link.reset_msix();
-        self.apply_config();
-    }
-
-    fn apply_config(&mut self) {
-        self.link.set_settings(self.config.link_settings());
-        self.link.set_bus_master(self.config.bus_master());
-        self.link.set_msix_control(self.config.msix_control());
-        for bar in 0..6 {
-            self.link.set_bar_address(bar, self.config.bar_address(bar).unwrap_or(0));
-        }
+        self.pci.reset(&mut self.link);
     }
 
     fn apply_effects(&mut self, effects: ConfigEffects) {
         if effects.flr {
             self.quiesce();
-            self.config.function_level_reset();
-            self.link.reset_msix();
+            self.pci.function_level_reset(&mut self.link);
         } else if effects.bus_master_changed == Some(false) && self.engine.is_enabled() {
             self.quiesce();
         }
-        self.apply_config();
+        self.pci.apply(&mut self.link);
     }
 
     fn deliver_writes(&mut self, bar: u8, writes: &Writes) {

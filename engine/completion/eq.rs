@@ -80,7 +80,8 @@ impl Engine {
         self.front_end.encode_event(event, phase, entry);
         self.blocks.touch(host.now_ns, Block::EventArbitration, eqn.0);
         let vector = self.take_vector(host, eqn);
-        let written = host.port.event(cause, DmaRange::new(iova, size as u32), entry, vector);
+        let origin = Origin::new(Class::Event, cause);
+        let written = host.port.event(origin, DmaRange::new(iova, size as u32), entry, vector);
         let eq = self.event_queues.get_mut(eqn).ok_or(GONE)?;
         if written.is_err() {
             eq.armed |= vector.is_some();
@@ -126,7 +127,8 @@ impl Engine {
             // Entries that came between the driver's look and its update must not wait for the next one.
             let cause = Cause::Event { eqn: eqn.0, index: consumer };
             if let Some(vector) = self.take_vector(host, eqn) {
-                let _ = host.port.event(cause, DmaRange::new(Iova(0), 0), &[], Some(vector));
+                let origin = Origin::new(Class::Event, cause);
+                let _ = host.port.event(origin, DmaRange::new(Iova(0), 0), &[], Some(vector));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The capabilities: power management, MSI-X, PCI Express, vendor-specific ones; and the extended ones: advanced
 //! error reporting, device serial number. The first three have fixed places.
 
-use super::CONFIG_BYTES;
+use super::{CONFIG_BYTES, VendorCapability};
 
 /// A space being laid out.
 pub(super) struct Builder {
@@ -147,9 +147,9 @@ pub(super) mod express {
 }
 
 /// Vendor-specific capabilities, one after the other behind PCI Express, as long as they fit.
-pub(super) fn add_vendor_specific(space: &mut Builder, capabilities: &[Vec<u8>]) {
+pub(super) fn add_vendor_specific(space: &mut Builder, capabilities: &[VendorCapability]) {
     let mut at = express::END;
-    for body in capabilities {
+    for VendorCapability { body, writable } in capabilities {
         let end = at + 2 + body.len();
         if end > 0x100 {
             log::warn!("a vendor-specific capability of {} bytes does not fit at {at:#x}", body.len() + 2);
@@ -157,6 +157,7 @@ pub(super) fn add_vendor_specific(space: &mut Builder, capabilities: &[Vec<u8>])
         }
         space.add(at, 0x09);
         space.set(at + 2, body);
+        space.set_writable(at + 2, &writable[..writable.len().min(body.len())]);
         at = end.next_multiple_of(4);
     }
 }

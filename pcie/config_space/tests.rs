@@ -84,10 +84,14 @@ fn capabilities_are_linked() {
 fn vendor_capabilities_follow_as_long_as_they_fit() {
     let fits = vec![16, 1, 4, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0];
     let mut description = ConfigDescription::rnic(MAC, 1, 0);
-    description.vendor_capabilities = vec![fits.clone(), fits, vec![0; 200]];
-    let space = ConfigSpace::new(&description);
+    let capability = |body: Vec<u8>, writable: &[u8]| VendorCapability { body, writable: writable.to_vec() };
+    description.vendor_capabilities =
+        vec![capability(fits.clone(), &[0, 0, 0x0f]), capability(fits, &[]), capability(vec![0; 200], &[])];
+    let mut space = ConfigSpace::new(&description);
     assert_eq!(capabilities(&space)[3..], [(0x09, 0x9c), (0x09, 0xac)]);
     assert_eq!(read(&space, 0x9e), [16, 1, 4]);
+    space.write(0x9e, &[0xff; 4]);
+    assert_eq!(read(&space, 0x9e), [16, 1, 0x0f, 0], "only what is said to be writable");
 }
 
 #[test]

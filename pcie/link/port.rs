@@ -6,7 +6,7 @@ use crate::dma_window::{Access, Reach};
 use crate::msix::{Message, Raised};
 use crate::outbound::{Transfer, merged};
 use crate::tlp::Traffic;
-use crate::{Cause, Class, DmaFault, DmaPort, DmaRange, HostAccess, Iova, Observed, Origin, Submitted};
+use crate::{DmaFault, DmaPort, DmaRange, HostAccess, Iova, Observed, Origin, Submitted};
 
 /// What a list of ranges amounts to.
 struct Shape {
@@ -163,8 +163,7 @@ impl DmaPort for Link {
         Ok(())
     }
 
-    fn event(&mut self, cause: Cause, entry: DmaRange, from: &[u8], vector: Option<u16>) -> Result<(), DmaFault> {
-        let origin = Origin::new(Class::Event, cause);
+    fn event(&mut self, origin: Origin, entry: DmaRange, from: &[u8], vector: Option<u16>) -> Result<(), DmaFault> {
         let ranges = [entry];
         let mut shape = self.shape(&ranges, Access::Write);
         let admitted = self.admit(&ranges, from.len(), &mut shape, Access::Write);
@@ -174,7 +173,7 @@ impl DmaPort for Link {
         let reach = admitted?;
         let mut message = None;
         if let Some(vector) = vector {
-            match self.msix.raise(vector, cause) {
+            match self.msix.raise(vector, origin) {
                 Raised::Message(raised) => {
                     shape.bytes += u64::from(MESSAGE_BYTES);
                     shape.ranges = shape.ranges.saturating_add(1);
@@ -184,6 +183,10 @@ impl DmaPort for Link {
                 Raised::Pending => {}
                 Raised::Undelivered(why) => self.note_undelivered(vector, why),
             }
+        }
+        if shape.bytes == 0 {
+            // No entry, and no message that leaves now.
+            return Ok(());
         }
         let entry = self.enter(origin, &shape, None);
         self.post(entry, &ranges, from, reach, false);

@@ -2,14 +2,14 @@ use super::*;
 use crate::guest_region::GuestRegion;
 use crate::msix::PBA_OFFSET;
 use crate::outbound::MAX_MESSAGE_BYTES;
-use crate::{DmaPort, HostAccess, MessageKind, Observed, Submitted, Tlps, WireBytes};
+use crate::{Cause, Class, DmaPort, HostAccess, MessageKind, Observed, Submitted, Tlps, WireBytes};
 use std::sync::Arc;
 
 /// Mapped memory at 4 GiB, memory reached by message at 8 GiB.
 const MAPPED: u64 = 1 << 32;
 const BY_MESSAGE: u64 = 2 << 32;
 const SIZE: u64 = 0x4_0000;
-const CAUSE: Cause = Cause::Event { eqn: 3, index: 4 };
+const EVENT: Origin = Origin::new(Class::Event, Cause::Event { eqn: 3, index: 4 });
 
 const WRITE: Origin = Origin::new(Class::PayloadWrite, Cause::Maintenance);
 const READ: Origin = Origin::new(Class::PayloadRead, Cause::Maintenance);
@@ -110,7 +110,7 @@ fn refusals_are_crossings_with_a_fault() {
     link.set_bus_master(false);
     assert_eq!(link.write(WRITE, &[range(MAPPED, 4)], &[1; 4]), Err(DmaFault::UnsupportedRequest));
     assert_eq!(last_crossing(&link).tlps, Tlps::default());
-    assert_eq!(link.event(CAUSE, range(MAPPED, 16), &[0; 16], Some(0)), Err(DmaFault::UnsupportedRequest));
+    assert_eq!(link.event(EVENT, range(MAPPED, 16), &[0; 16], Some(0)), Err(DmaFault::UnsupportedRequest));
     assert_eq!(link.ledger().total().faults, 4);
     assert!(!link.vector_usable(0));
 }
@@ -123,7 +123,7 @@ fn later_transfers_wait_in_order_behind_an_unanswered_message() {
     write(&mut link, BY_MESSAGE, &[1; 8]);
     write(&mut link, MAPPED, &[2; 8]);
     let tag = read(&mut link, MAPPED, 8).unwrap_err();
-    link.event(CAUSE, range(MAPPED + 64, 16), &[3; 16], Some(1)).unwrap();
+    link.event(EVENT, range(MAPPED + 64, 16), &[3; 16], Some(1)).unwrap();
     write(&mut link, MAPPED, &[4; 8]);
 
     let first = message(&mut link);
@@ -230,14 +230,14 @@ fn revoking_everything_drops_writes_and_ends_or_forgets_reads() {
 #[test]
 fn an_event_is_its_entry_and_its_message() {
     let mut link = link();
-    link.event(CAUSE, range(MAPPED, 16), &[1; 16], Some(2)).unwrap();
+    link.event(EVENT, range(MAPPED, 16), &[1; 16], Some(2)).unwrap();
     assert_eq!((last_crossing(&link).tlps.mwr, link.undelivered_messages()), (1, 1));
     let receiver = EventFd::new(0).unwrap();
     assert!(link.set_vector_eventfd(2, Some(receiver.try_clone().unwrap())));
     assert!(link.vector_usable(2));
-    link.event(CAUSE, range(MAPPED, 16), &[1; 16], Some(2)).unwrap();
+    link.event(EVENT, range(MAPPED, 16), &[1; 16], Some(2)).unwrap();
     let crossing = last_crossing(&link);
-    assert_eq!((crossing.origin, crossing.bytes, crossing.tlps.mwr), (Origin::new(Class::Event, CAUSE), 20, 2));
+    assert_eq!((crossing.origin, crossing.bytes, crossing.tlps.mwr), (EVENT, 20, 2));
     assert_eq!(crossing.wire_bytes.up, (16 + 24) + (4 + 20));
     assert_eq!(receiver.read().unwrap(), 1);
 }
@@ -248,7 +248,7 @@ fn a_driver_without_qemu_gets_its_message_in_memory() {
     link.set_msix_control(MsixControl { enabled: true, function_masked: false });
     link.msix_write(0, &(MAPPED + 0x100).to_le_bytes());
     link.msix_write(8, &0xabcd_u32.to_le_bytes());
-    link.event(CAUSE, range(MAPPED, 16), &[1; 16], Some(0)).unwrap();
+    link.event(EVENT, range(MAPPED, 16), &[1; 16], Some(0)).unwrap();
     assert_eq!(last_crossing(&link).tlps.mwr, 1, "masked after reset");
     let mut pending = [0];
     link.msix_read(PBA_OFFSET, &mut pending);
@@ -258,9 +258,9 @@ fn a_driver_without_qemu_gets_its_message_in_memory() {
     assert_eq!(memory(&link, MAPPED + 0x100, 4), 0xabcd_u32.to_le_bytes());
     let crossing = last_crossing(&link);
     assert_eq!((crossing.sequence, crossing.bytes, crossing.wire_bytes.up), (2, 4, 28));
-    assert_eq!(crossing.origin, Origin::new(Class::Event, CAUSE));
+    assert_eq!(crossing.origin, EVENT);
 
-    link.event(CAUSE, range(MAPPED, 16), &[1; 16], Some(0)).unwrap();
+    link.event(EVENT, range(MAPPED, 16), &[1; 16], Some(0)).unwrap();
     assert_eq!(last_crossing(&link).wire_bytes.up, (16 + 24) + (4 + 24));
 }
 

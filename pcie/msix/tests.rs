@@ -1,6 +1,7 @@
 use super::*;
+use crate::{Cause, Class};
 
-const CAUSE: Cause = Cause::Event { eqn: 1, index: 2 };
+const EVENT: Origin = Origin::new(Class::Event, Cause::Event { eqn: 1, index: 2 });
 const ENABLED: MsixControl = MsixControl { enabled: true, function_masked: false };
 
 fn eventfd() -> EventFd {
@@ -20,12 +21,12 @@ fn written_by_driver(address: u64) -> MsixTable {
 #[test]
 fn under_qemu_an_eventfd_is_all_it_takes() {
     let mut table = MsixTable::new(4);
-    assert_eq!(table.raise(2, CAUSE), Raised::Undelivered(Undelivered::NoReceiver));
+    assert_eq!(table.raise(2, EVENT), Raised::Undelivered(Undelivered::NoReceiver));
     assert!(!table.usable(2));
     let receiver = eventfd();
     assert!(table.set_eventfd(2, Some(receiver.try_clone().unwrap())));
     assert!(table.usable(2));
-    assert_eq!(table.raise(2, CAUSE), Raised::Message(Message::Signal { vector: 2, wide: false }));
+    assert_eq!(table.raise(2, EVENT), Raised::Message(Message::Signal { vector: 2, wide: false }));
     table.signal(2).unwrap();
     assert_eq!(receiver.read().unwrap(), 1);
     table.reset();
@@ -47,7 +48,7 @@ fn a_full_counter_does_not_block() {
 fn vectors_that_do_not_exist() {
     let mut table = MsixTable::new(4);
     assert!(!table.set_eventfd(4, Some(eventfd())));
-    assert_eq!(table.raise(4, CAUSE), Raised::Undelivered(Undelivered::NoSuchVector));
+    assert_eq!(table.raise(4, EVENT), Raised::Undelivered(Undelivered::NoSuchVector));
     assert_eq!(table.signal(9), Err(Undelivered::NoSuchVector));
     assert!(!table.usable(u16::MAX));
 }
@@ -56,11 +57,11 @@ fn vectors_that_do_not_exist() {
 fn a_driver_that_writes_the_table_gets_a_write_to_its_address() {
     let mut table = written_by_driver(0x1_fee0_0000);
     assert!(table.usable(1));
-    assert_eq!(table.raise(1, CAUSE), Raised::Message(Message::Write { address: 0x1_fee0_0000, data: 0xfeed }));
+    assert_eq!(table.raise(1, EVENT), Raised::Message(Message::Write { address: 0x1_fee0_0000, data: 0xfeed }));
     assert!(table.set_eventfd(1, Some(eventfd())));
-    assert_eq!(table.raise(1, CAUSE), Raised::Message(Message::Signal { vector: 1, wide: true }));
+    assert_eq!(table.raise(1, EVENT), Raised::Message(Message::Signal { vector: 1, wide: true }));
     table.set_control(MsixControl::default());
-    assert_eq!(table.raise(1, CAUSE), Raised::Undelivered(Undelivered::Disabled));
+    assert_eq!(table.raise(1, EVENT), Raised::Undelivered(Undelivered::Disabled));
 }
 
 #[test]
@@ -68,15 +69,15 @@ fn a_masked_vector_is_pending_until_it_is_unmasked() {
     let mut table = written_by_driver(0xfee0_0000);
     table.write(28, &[1]);
     assert!(!table.usable(1));
-    assert_eq!(table.raise(1, CAUSE), Raised::Pending);
-    assert_eq!(table.raise(1, CAUSE), Raised::Pending);
+    assert_eq!(table.raise(1, EVENT), Raised::Pending);
+    assert_eq!(table.raise(1, EVENT), Raised::Pending);
     let mut pba = [0xff; 8];
     table.read(PBA_OFFSET, &mut pba);
     assert_eq!(u64::from_le_bytes(pba), 0b10);
     assert_eq!(table.take_deliverable(), None);
     table.write(28, &[0]);
     let message = Message::Write { address: 0xfee0_0000, data: 0xfeed };
-    assert_eq!(table.take_deliverable(), Some((message, CAUSE)));
+    assert_eq!(table.take_deliverable(), Some((message, EVENT)));
     assert_eq!(table.take_deliverable(), None);
     table.read(PBA_OFFSET, &mut pba);
     assert_eq!(pba, [0; 8]);
@@ -86,7 +87,7 @@ fn a_masked_vector_is_pending_until_it_is_unmasked() {
 fn the_function_mask_holds_back_every_vector() {
     let mut table = written_by_driver(0xfee0_0000);
     table.set_control(MsixControl { enabled: true, function_masked: true });
-    assert_eq!(table.raise(1, CAUSE), Raised::Pending);
+    assert_eq!(table.raise(1, EVENT), Raised::Pending);
     assert_eq!(table.take_deliverable(), None);
     table.set_control(ENABLED);
     assert!(table.take_deliverable().is_some());

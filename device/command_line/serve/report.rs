@@ -18,9 +18,11 @@ pub fn text(configuration: &Configuration, server: &Server) -> String {
             settings.link.width.0,
             settings.mtu.0
         );
-        let _ = writeln!(text, "  socket  {}", adapter.socket().display());
+        let _ = writeln!(text, "  sockets {}  (RNIC)", adapter.socket().display());
+        let _ = writeln!(text, "          {}  (Ethernet)", adapter.ethernet_socket().display());
         let _ = writeln!(text, "  GIDs    {}", gids(settings));
-        for line in qemu_args::device(name.as_str(), &[adapter.socket().as_path()], 1).unwrap_or_default() {
+        let functions = [adapter.socket().as_path(), adapter.ethernet_socket().as_path()];
+        for line in qemu_args::device(name.as_str(), &functions, 1).unwrap_or_default() {
             text += &match line.starts_with('-') {
                 true => format!("  {line} "),
                 false => format!("'{line}'\n"),

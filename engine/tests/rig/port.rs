@@ -116,15 +116,15 @@ impl DmaPort for Port {
         Ok(())
     }
 
-    fn event(&mut self, cause: Cause, entry: DmaRange, from: &[u8], vector: Option<u16>) -> Result<(), DmaFault> {
-        if (self.fail)(&Origin::new(Class::Event, cause)) {
+    fn event(&mut self, origin: Origin, entry: DmaRange, from: &[u8], vector: Option<u16>) -> Result<(), DmaFault> {
+        if (self.fail)(&origin) {
             return Err(DmaFault::UnsupportedRequest);
         }
         if !from.is_empty() {
             let place = Self::place(&entry)?;
             self.memory[place].copy_from_slice(from);
         }
-        self.log.push(Transfer::Event { cause, bytes: from.len(), vector });
+        self.log.push(Transfer::Event { cause: origin.cause, bytes: from.len(), vector });
         Ok(())
     }
 

@@ -1,0 +1,174 @@
+//! A function's client: where it is listened for, its connection, and the DMA message that the connection could not take.
+
+use crate::vfio_user::{Backend, CloseReason, Connection, DmaRefusal, Listener};
+use rnic_pcie::{DmaFault, DmaRange, Link, MessageKind, OutboundMessage};
+use rustix::event::PollFlags;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+
+/// At most one client at a time; a second one is refused.
+pub struct Attachment {
+    /// The function's, in the log.
+    name: String,
+    listener: Listener,
+    connection: Option<Connection>,
+    unsent: Option<OutboundMessage>,
+    /// Clients that have come and gone.
+    clients: u64,
+    /// The socket was seen to have something, or nobody has looked since it had.
+    due: bool,
+}
+
+impl Attachment {
+    pub fn new(name: String, listener: Listener) -> Self {
+        Self { name, listener, connection: None, unsent: None, clients: 0, due: false }
+    }
+
+    pub fn is_attached(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    pub fn clients(&self) -> u64 {
+        self.clients
+    }
+
+    /// There is reason to look at the socket.
+    pub fn is_due(&self) -> bool {
+        let wants = |connection: &Connection| {
+            connection.wants_write() || connection.has_work() || connection.negotiates_until().is_some()
+        };
+        self.due || self.connection.as_ref().is_some_and(wants)
+    }
+
+    /// Serves so many of the client's requests. True if there may be more to do.
+    pub fn serve(&mut self, backend: &mut dyn Backend, requests: u32) -> bool {
+        let Some(connection) = &mut self.connection else {
+            self.due = false;
+            return false;
+        };
+        let served = if let Err(closed) = connection.expire(Instant::now(), backend) {
+            Err(closed)
+        } else if connection.wants_write() {
+            connection.on_writable(backend).map(|progress| progress.served > 0)
+        } else {
+            Ok(false)
+        };
+        let served = match served {
+            Ok(any) if connection.wants_read() => {
+                connection.on_readable(backend, requests).map(|progress| any || progress.served > 0)
+            }
+            other => other,
+        };
+        match served {
+            Ok(any) => {
+                self.due = any;
+                any || connection.has_work()
+            }
+            Err(closed) => {
+                let level = if closed.reason == CloseReason::Silent { log::Level::Warn } else { log::Level::Info };
+                log::log!(level, "{}: the client has gone: {}", self.name, closed.reason);
+                self.connection = None;
+                self.unsent = None;
+                self.clients += 1;
+                true
+            }
+        }
+    }
+
+    /// DMA in flight was called back.
+    pub fn revoke_dma(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            connection.revoke_dma();
+        }
+    }
+
+    /// A question beside the device's own transfers may be asked: a client that speaks as QEMU does answers it.
+    pub fn can_be_asked(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| {
+            connection.can_request_dma() && connection.client().is_some_and(|client| client.write_multiple)
+        })
+    }
+
+    /// Asks for guest memory under an id of its own; false if the question could not leave.
+    pub fn ask(&mut self, id: u64, range: DmaRange) -> bool {
+        let connection = self.connection.as_mut();
+        connection.is_some_and(|connection| connection.request_dma_read(id, range.iova.0, range.length_bytes).is_ok())
+    }
+
+    /// When a client that has not negotiated by then is let go.
+    pub fn negotiates_until(&self) -> Option<Instant> {
+        self.connection.as_ref().and_then(Connection::negotiates_until)
+    }
+
+    /// Accepts a client, or refuses it while another one is attached.
+    pub fn accept(&mut self) {
+        let busy = self.connection.is_some();
+        match self.listener.on_readable(busy) {
+            Ok(Some(stream)) => match Connection::new(stream) {
+                Ok(mut connection) => {
+                    connection.set_name(self.name.clone());
+                    log::info!("{}: a client is attached", self.name);
+                    self.connection = Some(connection);
+                    self.due = true;
+                }
+                Err(error) => log::warn!("{}: a client could not be attached: {error}", self.name),
+            },
+            Ok(None) => {}
+            Err(error) => log::warn!("{}: accepting a client failed: {error}", self.name),
+        }
+    }
+
+    /// Sends DMA that travels by message, as far as the connection takes it.
+    pub fn send_messages(&mut self, link: &mut Link) -> bool {
+        let Some(connection) = &mut self.connection else { return false };
+        let mut any = false;
+        while connection.can_request_dma() {
+            let Some(message) = self.unsent.take().or_else(|| link.next_message()) else { break };
+            let sent = match &message.kind {
+                MessageKind::Read { iova, length_bytes } => {
+                    connection.request_dma_read(message.id.0, iova.0, *length_bytes)
+                }
+                MessageKind::Write { iova, data } => connection.request_dma_write(message.id.0, iova.0, data),
+            };
+            match sent {
+                Ok(()) => any = true,
+                Err(DmaRefusal::Busy) => {
+                    self.unsent = Some(message);
+                    break;
+                }
+                Err(refusal) => {
+                    log::debug!("{}: a DMA message was not sent: {refusal:?}", self.name);
+                    link.message_answered(message.id, Err(DmaFault::UnsupportedRequest));
+                    any = true;
+                }
+            }
+        }
+        any
+    }
+
+    /// Ends the connection with what the socket still takes.
+    pub fn shutdown(&mut self, backend: &mut dyn Backend) {
+        if let Some(mut connection) = self.connection.take() {
+            connection.shutdown(backend);
+        }
+    }
+
+    /// What a sleeper watches for new clients.
+    pub fn listener(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// What a sleeper watches of the client, and for what.
+    pub fn client(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        let connection = self.connection.as_ref()?;
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::IN, connection.wants_read());
+        flags.set(PollFlags::OUT, connection.wants_write());
+        Some((connection.as_fd(), flags))
+    }
+
+    /// What the sleeper saw.
+    pub fn note_ready(&mut self) {
+        self.due = true;
+    }
+}
