@@ -11,7 +11,7 @@ use rnic_shim::transaction::{Role, Side, TransactionSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 
 /// The longest order: a specification in JSON.
 const LONGEST_LINE: u64 = 1 << 16;
@@ -92,10 +92,7 @@ pub fn serve(
     let mut input = BufReader::new(input);
     let mut side = None;
     loop {
-        let mut line = String::new();
-        if (&mut input).take(LONGEST_LINE).read_line(&mut line)? == 0 {
-            return Ok(());
-        }
+        let Some(line) = next_order(&mut input, &mut side)? else { return Ok(()) };
         let answer = match serde_json::from_str(&line) {
             Ok(order) => obey(order, &mut side, &mut open),
             Err(error) => Err(format!("the order was not understood: {error}")),
@@ -108,6 +105,24 @@ pub fn serve(
         text.push('\n');
         output.write_all(text.as_bytes())?;
         output.flush()?;
+    }
+}
+
+/// The next line. An input that has none in its own time lets the device be served meanwhile.
+fn next_order(input: &mut impl BufRead, side: &mut Option<Side>) -> std::io::Result<Option<String>> {
+    let mut line = String::new();
+    loop {
+        let left = LONGEST_LINE - line.len() as u64;
+        match input.by_ref().take(left).read_line(&mut line) {
+            Ok(_) => return Ok((!line.is_empty()).then_some(line)),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                // A device that is gone is found out by the next order.
+                if let Some(side) = side {
+                    let _ = side.device().backing().pause();
+                }
+            }
+            Err(error) => return Err(error),
+        }
     }
 }
 

@@ -58,9 +58,8 @@ impl Engine {
             self.response_fails(host, qpn, context, psn, Status::BadResponse, Diagnostic::BadResponse);
             return Ok(());
         };
-        // Everything before the request has arrived.
-        self.advance(host, qpn, context, awaited, context.requester.message_count);
         if psn != awaited {
+            self.advance(host, qpn, context, awaited, context.requester.message_count);
             self.passed_over(host, qpn, context, awaited);
             return Ok(());
         }
@@ -180,6 +179,10 @@ impl Engine {
         diagnostic: Diagnostic,
     ) {
         self.diagnose(host.now_ns, diagnostic, qpn.0, psn.get().into());
+        // Everything before its request has arrived, which makes that the oldest.
+        if let Some(awaited) = self.awaited_psn(qpn, context).filter(|awaited| *awaited == psn) {
+            self.advance(host, qpn, context, awaited, context.requester.message_count);
+        }
         self.fail_oldest(host, qpn, context, status, diagnostic);
     }
 }

@@ -590,3 +590,30 @@ fn the_driver_hears_of_limits_and_of_values_beyond_them() {
     let rtr = fabric.b.rtr_attributes(0x12, (IP_A, 0x11), &Attributes { max_dest_rd_atomic: 17, ..Attributes::mtu(1) });
     assert_eq!(fabric.b.try_command(CommandOpcode::MODIFY_QP, rtr.as_bytes()), (2, "ModifyValue"));
 }
+
+/// While what a READ brings waits for its key, the requester is as far as it was: the timer sends the right packets again.
+#[test]
+fn a_response_that_waits_for_a_key_has_acknowledged_nothing_yet() {
+    let mut fabric = fabric();
+    fabric.a.post(&Request::new(WorkOpcode::WRITE, 8));
+    fabric.a.send(&read(300));
+    while let Some(frame) = fabric.a.transmit() {
+        fabric.b.receive(frame);
+    }
+    let answers: Vec<_> = std::iter::from_fn(|| fabric.b.transmit()).collect();
+    fabric.a.flush_caches();
+    fabric.a.port.hold = Box::new(|origin, _| origin.class == Class::KeyFetch);
+    // The WRITE's own acknowledgement is lost: the READ's first response stands for it.
+    let response = answers.into_iter().find(|frame| opcode(frame) == FIRST).unwrap();
+    fabric.a.receive(response);
+    assert_eq!(fabric.a.completions(), [], "nothing is finished before the payload is placed");
+    fabric.a.port.hold = Box::new(|_, _| false);
+    let due = fabric.a.engine.poll_timeout().unwrap();
+    fabric.advance_to(due);
+    fabric.a.settle();
+    fabric.run();
+    fabric.run_timers(2);
+    let statuses: Vec<_> = fabric.a.completions().iter().map(|c| (c.1, c.2, c.3)).collect();
+    assert_eq!(statuses, [(0, 4, 0), (1, READ, 0)]);
+    assert_eq!(fabric.a.port.slice(BUFFER, 300), &pattern(0x1_0000, 5)[..300]);
+}

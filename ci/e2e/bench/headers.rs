@@ -156,13 +156,11 @@ fn as_tshark_texts(frame: &[u8], packet: &ParsedPacket<'_>) -> Vec<String> {
         if packet.description.headers.contains(header) { text } else { String::new() }
     };
     let (reth, atomic) = (&headers.extension.reth, &headers.extension.atomic_eth);
-    // It calls an atomic's address and key by the names of a RETH's.
-    let is_atomic = packet.description.headers.contains(Headers::ATOMIC_ETH);
-    let (address, key) = match is_atomic {
-        true => (atomic.virtual_address, atomic.remote_key),
-        false => (reth.virtual_address, reth.remote_key),
+    // It has one name for what RETH and AtomicETH have in common.
+    let remote = |of_reth: String, of_atomic: String| {
+        let is_atomic = packet.description.headers.contains(Headers::ATOMIC_ETH);
+        if is_atomic { of_atomic } else { extension(Headers::RETH, of_reth) }
     };
-    let named = if is_atomic { Headers::ATOMIC_ETH } else { Headers::RETH };
     let icrc = &frame[frame.len() - 4..];
     let mut texts = vec![frame.len().to_string(), mac(headers.link.source_mac), mac(headers.link.dest_mac)];
     texts.extend(v4);
@@ -179,8 +177,8 @@ fn as_tshark_texts(frame: &[u8], packet: &ParsedPacket<'_>) -> Vec<String> {
         format!("{:#08x}", bth.dest_qp),
         flag(bth.ack_req),
         bth.psn.get().to_string(),
-        extension(named, format!("{address:#018x}")),
-        extension(named, format!("{key:#010x}")),
+        remote(format!("{:#018x}", reth.virtual_address), format!("{:#018x}", atomic.virtual_address)),
+        remote(format!("{:#010x}", reth.remote_key), format!("{:#010x}", atomic.remote_key)),
         extension(Headers::RETH, reth.dma_length.to_string()),
         extension(Headers::ATOMIC_ETH, atomic.swap_or_add.to_string()),
         extension(Headers::ATOMIC_ETH, atomic.compare.to_string()),

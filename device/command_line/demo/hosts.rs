@@ -176,6 +176,11 @@ fn model_host(name: &str, socket: &Path, options: &DemoOptions) -> Result<Host, 
     let (ours, theirs) = UnixStream::pair().map_err(|error| Failure::Environment(format!("a socket pair: {error}")))?;
     let socket = socket.to_owned();
     let access = if options.unshared { MemoryAccess::ByMessage } else { MemoryAccess::Shared };
+    if options.unshared {
+        // Between orders the device's messages are served, as QEMU serves them whatever its guest does.
+        let set = theirs.set_read_timeout(Some(Duration::from_millis(1)));
+        set.map_err(|error| Failure::Environment(format!("a socket pair: {error}")))?;
+    }
     let thread = std::thread::Builder::new().name(format!("host-{name}")).spawn(move || {
         let open = || {
             let limit = Duration::from_secs(10);

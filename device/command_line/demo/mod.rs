@@ -124,7 +124,7 @@ fn serve(options: &DemoOptions, folder: &std::path::Path) -> Result<(Server, Opt
         let started = server.switch.capture().start(sink, CaptureOptions::default());
         started.map_err(|error| Failure::Environment(error.to_string()))?;
     }
-    // What is fetched travels from B to A.
+    // What is fetched travels from B to A, in responses.
     let (receiver, kind) = if options.op.fetches() { ("A", "response") } else { ("B", "request") };
     if let (Some(Fault::Drop(number)), Some(receiver)) = (options.fault, server.adapter(receiver)) {
         let script: FaultScript =
