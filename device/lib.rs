@@ -5,6 +5,7 @@
 
 pub mod adapter;
 pub mod function;
+pub mod management;
 mod planted;
 #[cfg(test)]
 #[path = "../ci/search.rs"]

@@ -22,6 +22,7 @@ mod commands;
 mod configuration;
 mod counters;
 mod demo;
+mod diagnostics;
 mod doorbells;
 mod ends;
 mod ethernet;
@@ -35,6 +36,8 @@ mod pci;
 mod second_driver;
 mod serve;
 mod sharing;
+mod thousand;
+mod watch;
 mod workbench;
 
 use arguments::Arguments;

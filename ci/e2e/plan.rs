@@ -1,8 +1,8 @@
 //! The steps, from cheap to dear.
 
 use crate::{
-    attach, caches, commands, configuration, counters, demo, doorbells, ends, ethernet, guest_memory, idle, kill, link,
-    machines, outside, pci, second_driver, serve, sharing, workbench,
+    attach, caches, commands, configuration, counters, demo, diagnostics, doorbells, ends, ethernet, guest_memory,
+    idle, kill, link, machines, outside, pci, second_driver, serve, sharing, thousand, watch, workbench,
 };
 use std::time::Duration;
 
@@ -64,6 +64,16 @@ pub fn steps() -> Vec<Step> {
         outside::a_thousand_packets_of_scapy_parse_and_a_flipped_bit_is_dropped_and_counted within LIMIT_S;
         serve::it_listens_soon_and_a_signal_ends_it_cleanly within LIMIT_S;
         serve::a_killed_server_leaves_sockets_that_the_next_one_takes_over within LIMIT_S;
+        watch::totals_between_marks_are_those_of_the_story within LIMIT_S;
+        watch::the_trace_tells_crossings_and_packets_in_their_order within LIMIT_S;
+        watch::a_followed_trace_goes_on_until_its_server_goes within LIMIT_S;
+        watch::live_objects_show_their_state_and_looking_crosses_nothing within LIMIT_S;
+        watch::servers_are_found_by_name_and_the_dead_are_told_from_the_living within LIMIT_S;
+        watch::hostile_messages_leave_the_server_unharmed within LIMIT_S;
+        watch::an_interrupt_with_a_guest_attached_warns_and_waits within LIMIT_S;
+        diagnostics::every_rule_that_is_broken_over_a_live_socket_is_an_event within LIMIT_S;
+        diagnostics::the_number_stands_everywhere_a_driver_looks within LIMIT_S;
+        diagnostics::a_strict_server_stops_its_adapter_at_a_warning within LIMIT_S;
         serve::its_capture_holds_every_packet_and_their_icrc_is_right within LIMIT_S;
         machines::the_whole_transaction_in_process_and_over_the_socket within LIMIT_S;
         commands::a_number_is_explained_and_an_unknown_one_leads_to_the_nearest within LIMIT_S;
@@ -83,6 +93,7 @@ pub fn steps() -> Vec<Step> {
         machines::the_whole_transaction_under_qtest within LIMIT_S;
         machines::qemus_trace_tells_the_same_crossings_under_qtest within LIMIT_S;
         machines::the_judge_of_the_trace_notices_a_wrong_record within LIMIT_S;
+        thousand::stat_is_qemus_trace_over_a_thousand_mixed_operations within LIMIT_S;
         machines::a_reset_of_the_machine_is_a_reset_of_the_device within LIMIT_S;
         machines::a_second_client_is_refused_and_a_later_one_is_served within LIMIT_S;
         sharing::a_descriptor_that_is_not_shared_is_found_out_and_told_with_its_cure within LIMIT_S;

@@ -1,7 +1,7 @@
 //! The engine thread: steps while there is work, sleep in between, requests from other threads, a clean end.
 
 use super::step::StepState;
-use super::{Adapter, AdapterPort, Attachment};
+use super::{Adapter, AdapterPort, Attachment, PacketTrace};
 use crate::function::ethernet::{DEFAULT_MTU, EthernetConfig};
 use crate::function::{EthernetFunction, RdmaFunction};
 use crate::vfio_user::{BindError, Listener};
@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,8 @@ pub enum AdapterError {
     Thread { name: String, source: std::io::Error },
     #[error("adapter {0}: its thread has ended")]
     Ended(String),
+    #[error("adapter {name}: its thread does not answer within {limit:?}")]
+    TimeLimit { name: String, limit: Duration },
 }
 
 type Request = Box<dyn FnOnce(&mut Adapter) + Send>;
@@ -91,6 +93,7 @@ impl AdapterHandle {
             ethernet: EthernetFunction::new(EthernetConfig { mac: engine.mac, mtu: DEFAULT_MTU }),
             function: RdmaFunction::with_link(engine, link),
             port,
+            packets: PacketTrace::default(),
             client,
             ethernet_client,
         };
@@ -124,14 +127,37 @@ impl AdapterHandle {
         &self,
         ask: impl FnOnce(&mut Adapter) -> T + Send + 'static,
     ) -> Result<T, AdapterError> {
-        let ended = || AdapterError::Ended(self.name.clone());
+        self.send(ask)?.recv().map_err(|_| self.ended())
+    }
+
+    /// The same, and waits no longer than this. What was asked may still run later.
+    pub fn call_within<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        ask: impl FnOnce(&mut Adapter) -> T + Send + 'static,
+    ) -> Result<T, AdapterError> {
+        self.send(ask)?.recv_timeout(limit).map_err(|error| match error {
+            RecvTimeoutError::Timeout => AdapterError::TimeLimit { name: self.name.clone(), limit },
+            RecvTimeoutError::Disconnected => self.ended(),
+        })
+    }
+
+    fn send<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut Adapter) -> T + Send + 'static,
+    ) -> Result<Receiver<T>, AdapterError> {
         let (answer, answers) = channel();
         let request: Request = Box::new(move |adapter| {
             let _ = answer.send(ask(adapter));
         });
-        self.requests.as_ref().ok_or_else(ended)?.send(request).map_err(|_| ended())?;
+        let requests = self.requests.as_ref().ok_or_else(|| self.ended())?;
+        requests.send(request).map_err(|_| self.ended())?;
         self.bell.wake();
-        answers.recv().map_err(|_| ended())
+        Ok(answers)
+    }
+
+    fn ended(&self) -> AdapterError {
+        AdapterError::Ended(self.name.clone())
     }
 }
 

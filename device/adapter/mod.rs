@@ -6,10 +6,12 @@
 
 mod attachment;
 mod engine_thread;
+mod packets;
 mod port;
 mod step;
 
 pub use engine_thread::{AdapterError, AdapterHandle, AdapterOptions};
+pub use packets::{Packet, PacketDirection, PacketReading, PacketTrace, TransportHeaders};
 pub use port::{AdapterPort, Taker};
 
 use crate::function::{EthernetFunction, RdmaFunction};
@@ -23,6 +25,8 @@ pub struct Adapter {
     /// Function 1.
     pub ethernet: EthernetFunction,
     pub port: AdapterPort,
+    /// The record of packets, while somebody watches.
+    pub packets: PacketTrace,
     client: Attachment,
     ethernet_client: Attachment,
 }

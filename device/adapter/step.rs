@@ -52,7 +52,12 @@ impl Adapter {
             }
             match self.port.receive(&self.function.engine, frame, now_ns) {
                 None => return false,
-                Some(Taker::Rnic) => self.function.engine.handle_frame(now_ns, &mut self.function.link, frame),
+                Some(Taker::Rnic) => {
+                    if self.packets.is_watched() {
+                        self.packets.record(now_ns, self.function.link.last_sequence(), None, frame);
+                    }
+                    self.function.engine.handle_frame(now_ns, &mut self.function.link, frame);
+                }
                 Some(Taker::Ethernet) => self.ethernet.device.handle_frame(frame),
             }
         }
@@ -73,6 +78,10 @@ impl Adapter {
             let function = &mut self.function;
             if !function.engine.poll_transmit(now_ns, &mut function.link, frame) {
                 return false;
+            }
+            if self.packets.is_watched() {
+                let sender = function.engine.last_sender();
+                self.packets.record(now_ns, function.link.last_sequence(), Some(sender), frame);
             }
             self.port.transmit(&self.function.engine, frame, now_ns);
         }

@@ -1,21 +1,30 @@
 //! The command line of rnic.
 //!
-//! Each subcommand is a module; what they have in common stands in `sockets` (where adapters listen), `signals`
-//! (how a run ends) and `exit` (what its number says).
+//! Each subcommand is a module; what they have in common stands in `sockets` (where adapters listen), `connection` (how
+//! tools reach a live server), `supervise` and `signals` (how a server lives and ends), `logging`, and `exit` (what the
+//! number at the end says).
 
 mod agent;
 mod cache;
+mod connection;
 mod demo;
 mod doctor;
+mod events;
 mod exit;
 mod explain_error;
 mod guest;
+mod list;
+mod logging;
 mod nearest;
 mod output;
 mod qemu_args;
 mod serve;
+mod show;
 mod signals;
 mod sockets;
+mod stat;
+mod supervise;
+mod trace;
 
 use clap::{Parser, Subcommand};
 use exit::Exit;
@@ -60,10 +69,20 @@ enum Command {
     Demo(Box<demo::DemoOptions>),
     /// Serve adapters on a switch, for QEMU guests to attach to.
     Serve(Box<serve::ServeOptions>),
+    /// The servers that run, with their adapters.
+    List(list::ListOptions),
     /// Print what attaches an adapter to a QEMU, one argument a line.
     QemuArgs(qemu_args::QemuArgsOptions),
     /// Start a guest with a served adapter: a console, or one command.
     Guest(Box<guest::GuestOptions>),
+    /// What has crossed the PCIe link of live adapters: totals by class and queue pair.
+    Stat(stat::StatOptions),
+    /// The latest crossings and packets of live adapters, each with its cause.
+    Trace(trace::TraceOptions),
+    /// The objects of live adapters: queues, keys, GIDs, caches, timers.
+    Show(show::ShowOptions),
+    /// The diagnostics of live adapters: rules that were broken.
+    Events(events::EventsOptions),
     /// Say what a diagnostic number means.
     ExplainError(explain_error::ExplainOptions),
     /// List or clean what was fetched and built.
@@ -83,27 +102,21 @@ fn main() -> std::process::ExitCode {
             return if error.use_stderr() { Exit::Usage.code() } else { Exit::Success.code() };
         }
     };
-    start_log(line.louder, line.quiet);
+    logging::start(line.louder, line.quiet);
     let exit = match line.command {
         Command::Demo(options) => demo::run(&options),
         Command::Serve(options) => serve::run(&options),
+        Command::List(options) => list::run(&options),
         Command::QemuArgs(options) => qemu_args::run(&options),
         Command::Guest(options) => guest::run(&options),
+        Command::Stat(options) => stat::run(&options),
+        Command::Trace(options) => trace::run(&options),
+        Command::Show(options) => show::run(&options),
+        Command::Events(options) => events::run(&options),
         Command::ExplainError(options) => explain_error::run(&options),
         Command::Cache(options) => cache::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::GuestAgent => agent::run_in_guest(),
     };
     exit.code()
-}
-
-/// Warnings by default; `RUST_LOG` decides where it is set.
-fn start_log(verbose: u8, quiet: bool) {
-    let level = match (quiet, verbose) {
-        (true, _) => "error",
-        (false, 0) => "warn",
-        (false, 1) => "info",
-        (false, _) => "debug",
-    };
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level)).format_target(false).init();
 }

@@ -1,7 +1,9 @@
 //! How a run ends: SIGINT and SIGTERM set a flag and wake whoever waits.
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use std::io;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -31,5 +33,56 @@ impl Signals {
             // A signal interrupts the pause; the time limit covers one that came just before it.
             std::thread::park_timeout(Duration::from_millis(200));
         }
+    }
+}
+
+/// What a signal asks of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// SIGINT: end, if that harms nobody.
+    Interrupt,
+    /// SIGTERM: end.
+    Terminate,
+}
+
+/// Signals as descriptors that can be polled with others: one byte a signal.
+#[derive(Debug)]
+pub struct Endings {
+    interrupts: UnixStream,
+    terminations: UnixStream,
+    closing: Arc<AtomicBool>,
+}
+
+impl Endings {
+    pub fn watch() -> io::Result<Self> {
+        let closing = Arc::new(AtomicBool::new(false));
+        let pipe = |signal| -> io::Result<UnixStream> {
+            let (ours, theirs) = UnixStream::pair()?;
+            ours.set_nonblocking(true)?;
+            // While the end is under way, a further signal ends the process at once.
+            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&closing))?;
+            signal_hook::low_level::pipe::register(signal, theirs)?;
+            Ok(ours)
+        };
+        Ok(Self { interrupts: pipe(SIGINT)?, terminations: pipe(SIGTERM)?, closing: Arc::clone(&closing) })
+    }
+
+    /// Readable when there is something to take.
+    pub fn fds(&self) -> [BorrowedFd<'_>; 2] {
+        [self.interrupts.as_fd(), self.terminations.as_fd()]
+    }
+
+    /// The next signal; SIGTERM first.
+    pub fn take(&self) -> Option<Ending> {
+        let has = |mut pipe: &UnixStream| pipe.read(&mut [0]).is_ok_and(|length| length > 0);
+        if has(&self.terminations) {
+            return Some(Ending::Terminate);
+        }
+        has(&self.interrupts).then_some(Ending::Interrupt)
+    }
+
+    /// The end is under way.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
     }
 }

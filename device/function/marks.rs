@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 const KEPT: usize = 128;
 
 /// What has been counted up to a moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Of the latest crossing.
     pub sequence: u64,

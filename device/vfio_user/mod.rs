@@ -37,4 +37,4 @@ pub use dma_message::{DmaRefusal, MAX_DMA_BYTES, MAX_IN_FLIGHT};
 pub use listener::Listener;
 pub use negotiate::ClientCapabilities;
 pub use server_adapter::ServerAdapter;
-pub use socket_path::BindError;
+pub use socket_path::{BindError, BoundPath, bind as bind_path};

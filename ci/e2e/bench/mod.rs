@@ -10,6 +10,7 @@ pub mod laboratory;
 pub mod processes;
 pub mod program;
 pub mod qtest;
+pub mod raw_driver;
 pub mod rows;
 pub mod serving;
 pub mod station;

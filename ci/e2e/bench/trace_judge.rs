@@ -5,6 +5,7 @@
 
 use rnic_ci::qemu::trace::{Trace, TraceRecord};
 use rnic_pcie::{Class, Crossing, Direction};
+use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -95,14 +96,29 @@ pub enum Way {
 
 impl From<&Crossing> for Told {
     fn from(crossing: &Crossing) -> Told {
-        let class = crossing.origin.class;
-        let observed = crossing.observed.map_or((1, crossing.bytes), |observed| (observed.messages, observed.bytes));
+        let observed = crossing.observed.map(|observed| (observed.messages.into(), observed.bytes.into()));
+        let ranges = crossing.ranges.into();
+        Told::new(crossing.origin.class, crossing.bytes.into(), ranges, crossing.tlps.mwr.into(), observed)
+    }
+}
+
+impl Told {
+    /// A line of `rnic trace --json`.
+    pub fn of_row(row: &Value) -> Told {
+        let number = |value: &Value| value.as_u64().expect("a number");
+        let class = Class::ALL.iter().find(|class| row["class"] == class.name()).expect("a class");
+        let observed = row.get("observed").map(|seen| (number(&seen["messages"]), number(&seen["bytes"])));
+        Told::new(*class, number(&row["bytes"]), number(&row["ranges"]), number(&row["tlps"]["mwr"]), observed)
+    }
+
+    /// What a crossing of this class is on the socket.
+    fn new(class: Class, bytes: u64, ranges: u64, mwr: u64, observed: Option<(u64, u64)>) -> Told {
         let is_event = class == Class::Event;
-        let msix_bytes = if is_event && crossing.tlps.mwr > 1 { MSIX_BYTES } else { 0 };
-        let dma = (u64::from(crossing.ranges), u64::from(crossing.bytes) - msix_bytes);
+        let msix_bytes = if is_event && mwr > 1 { MSIX_BYTES } else { 0 };
+        let dma = (ranges, bytes - msix_bytes);
         let (direction, (messages, bytes)) = match class.direction() {
-            Direction::Host if class == Class::RegisterRead => (Way::Load, (1, crossing.bytes.into())),
-            Direction::Host => (Way::Store, (observed.0.into(), observed.1.into())),
+            Direction::Host if class == Class::RegisterRead => (Way::Load, (1, bytes)),
+            Direction::Host => (Way::Store, observed.unwrap_or((1, bytes))),
             Direction::DeviceRead => (Way::Read, dma),
             // An event's ranges are its entry and its vector; the entry alone is DMA.
             Direction::DeviceWrite if is_event => (Way::Write, (1, dma.1)),

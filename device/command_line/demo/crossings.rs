@@ -1,6 +1,6 @@
 //! Reading the crossings of one operation out of an adapter: its own apart from the housekeeping, and nothing lost.
 
-use super::report::{CrossingRow, DiagnosticRow, HostReport, Link};
+use super::report::{CrossingRow, DiagnosticRow, HostReport};
 use rnic_abi::Diagnostic;
 use rnic_device::adapter::{AdapterError, AdapterHandle};
 use rnic_engine::DiagnosticRecord;
@@ -59,7 +59,7 @@ pub fn read(
         name: adapter.name().to_owned(),
         role,
         kernel,
-        link: Link::from(link),
+        link: link.into(),
         total: operation.len(),
         crossings: rows(operation),
         housekeeping: rows(housekeeping),

@@ -80,14 +80,14 @@ fn torn_text(out: &mut String, host: &HostReport) {
     if host.torn_lines == 0 {
         return;
     }
-    let stores = |rows: &[CrossingRow], class: &str| rows.iter().filter(|row| row.class == class).count();
+    let stores = |rows: &[CrossingRow]| rows.iter().filter(|row| row.class == "doorbell").count();
     let _ = writeln!(
         out,
         "    the doorbell line came in pieces (its processor lost its turn for long between two stores): each store \
-         counts for itself, {} as doorbell and {} as register_write,\n    and the request is read from the ring; \
-         below they stand for one doorbell",
-        stores(&host.crossings, "doorbell"),
-        stores(&host.housekeeping, "register_write"),
+         counts for itself, {} with the operation and {} in the housekeeping,\n    and the request is read from the \
+         ring; below they stand for one doorbell",
+        stores(&host.crossings),
+        stores(&host.housekeeping),
     );
 }
 
@@ -111,7 +111,7 @@ fn host_text(out: &mut String, host: &HostReport) {
     for row in &host.housekeeping {
         match kinds.iter_mut().find(|(class, _)| *class == row.class) {
             Some((_, count)) => *count += 1,
-            None => kinds.push((row.class, 1)),
+            None => kinds.push((&row.class, 1)),
         }
     }
     let kinds: Vec<_> = kinds.iter().map(|(class, count)| format!("{class} {count}")).collect();
@@ -170,12 +170,12 @@ pub fn bring_up(host: &str, details: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{Link, TlpRow, WireRow};
     use super::*;
+    use rnic_device::management::reports::crossing::{LinkRow, TlpRow, WireRow};
 
     fn row(class: &'static str) -> CrossingRow {
         CrossingRow {
-            class,
+            class: class.into(),
             bytes: 8,
             ranges: 1,
             tlps: TlpRow { mrd: 0, mwr: 1, cpld: 0 },
@@ -195,10 +195,10 @@ mod tests {
             name: "A".to_owned(),
             role: "requester",
             kernel: None,
-            link: Link { generation: 3, width: 16, mps: 256, mrrs: 512, rcb: 64 },
+            link: LinkRow { generation: 3, width: 16, mps: 256, mrrs: 512, rcb: 64 },
             crossings: vec![row("doorbell"), row("wqe_fetch")],
             total: 2,
-            housekeeping: vec![row("register_write"); 7],
+            housekeeping: vec![row("doorbell"); 7],
             ledger_delta: Default::default(),
             remainder: 0,
             diagnostics: Vec::new(),
@@ -208,7 +208,10 @@ mod tests {
         };
         let mut text = String::new();
         host_text(&mut text, &host);
-        assert!(text.contains("came in pieces") && text.contains("1 as doorbell and 7 as register_write"), "{text}");
+        assert!(
+            text.contains("came in pieces") && text.contains("1 with the operation and 7 in the housekeeping"),
+            "{text}"
+        );
         let json = serde_json::to_value(&host).expect("JSON");
         assert_eq!(json["torn_lines"], 1);
         host.torn_lines = 0;

@@ -1,7 +1,8 @@
 //! The report: schema `rnic.demo/1`.
 
 use crate::agent::Aftermath;
-use rnic_pcie::{Cause, Crossing, LinkSettings};
+pub use rnic_device::management::reports::crossing::CrossingRow;
+use rnic_device::management::reports::crossing::LinkRow;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -53,7 +54,7 @@ pub struct HostReport {
     pub role: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    pub link: Link,
+    pub link: LinkRow,
     pub crossings: Vec<CrossingRow>,
     pub total: usize,
     pub housekeeping: Vec<CrossingRow>,
@@ -65,13 +66,18 @@ pub struct HostReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub diagnostics: Vec<DiagnosticRow>,
     /// Doorbell lines that came in pieces: each of their stores then counts for itself.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "none_torn")]
     pub torn_lines: u16,
     /// After a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aftermath: Option<Aftermath>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bring_up: Option<serde_json::Value>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn none_torn(lines: &u16) -> bool {
+    *lines == 0
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -92,99 +98,4 @@ pub struct NakRow {
     pub msn: u32,
     /// To whom: the requester's queue pair.
     pub dest_qp: u32,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Link {
-    #[serde(rename = "gen")]
-    pub generation: u8,
-    pub width: u8,
-    pub mps: u32,
-    pub mrrs: u32,
-    pub rcb: u32,
-}
-
-impl From<LinkSettings> for Link {
-    fn from(link: LinkSettings) -> Self {
-        Self {
-            generation: link.generation,
-            width: link.width,
-            mps: link.mps_bytes,
-            mrrs: link.mrrs_bytes,
-            rcb: link.rcb_bytes,
-        }
-    }
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub struct CrossingRow {
-    pub class: &'static str,
-    pub bytes: u32,
-    pub ranges: u16,
-    pub tlps: TlpRow,
-    pub wire_bytes: WireRow,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed: Option<ObservedRow>,
-    pub cause: String,
-    #[serde(skip_serializing_if = "is_zero")]
-    pub attempt: u16,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fault: Option<String>,
-    pub sequence: u64,
-    pub time_ns: u64,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct TlpRow {
-    pub mrd: u32,
-    pub mwr: u32,
-    pub cpld: u32,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct WireRow {
-    pub down: u64,
-    pub up: u64,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct ObservedRow {
-    pub messages: u32,
-    pub bytes: u32,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(value: &u16) -> bool {
-    *value == 0
-}
-
-impl From<&Crossing> for CrossingRow {
-    fn from(crossing: &Crossing) -> Self {
-        let (cause, attempt) = cause_text(crossing.origin.cause);
-        Self {
-            class: crossing.origin.class.name(),
-            bytes: crossing.bytes,
-            ranges: crossing.ranges,
-            tlps: TlpRow { mrd: crossing.tlps.mrd, mwr: crossing.tlps.mwr, cpld: crossing.tlps.cpld },
-            wire_bytes: WireRow { down: crossing.wire_bytes.down, up: crossing.wire_bytes.up },
-            observed: crossing.observed.map(|seen| ObservedRow { messages: seen.messages, bytes: seen.bytes }),
-            cause,
-            attempt,
-            fault: crossing.fault.map(|fault| fault.to_string()),
-            sequence: crossing.sequence,
-            time_ns: crossing.time_ns,
-        }
-    }
-}
-
-fn cause_text(cause: Cause) -> (String, u16) {
-    match cause {
-        Cause::Send { qpn, index, attempt, .. } => (format!("send {qpn:#x}[{index}]"), attempt),
-        Cause::Receive { qpn_or_srqn, index } => (format!("receive {qpn_or_srqn:#x}[{index}]"), 0),
-        Cause::Packet { qpn, psn, attempt } => (format!("packet {qpn:#x} PSN {psn}"), attempt),
-        Cause::Command { slot } => (format!("command {slot}"), 0),
-        Cause::Event { eqn, index } => (format!("event {eqn}[{index}]"), 0),
-        Cause::Net { queue, index } => (format!("net {queue}[{index}]"), 0),
-        Cause::Maintenance => ("housekeeping".to_owned(), 0),
-    }
 }

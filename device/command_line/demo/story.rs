@@ -2,11 +2,12 @@
 
 use super::options::{DemoOptions, Doorbell, Fault, Op};
 use super::report::CrossingRow;
+use rnic_device::management::reports::Name;
 use rnic_shim::transaction::Role;
 use std::collections::BTreeMap;
 
 /// Crossings by class.
-pub type Counts = BTreeMap<&'static str, u32>;
+pub type Counts = BTreeMap<Name, u32>;
 
 /// What the two hosts must show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,9 +21,9 @@ pub struct Story {
     pub torn: bool,
 }
 
-fn add(counts: &mut Counts, class: &'static str, count: u32) {
+fn add(counts: &mut Counts, class: impl Into<Name>, count: u32) {
     if count > 0 {
-        *counts.entry(class).or_default() += count;
+        *counts.entry(class.into()).or_default() += count;
     }
 }
 
@@ -112,7 +113,7 @@ impl Story {
     fn counted(&self, rows: &[CrossingRow]) -> Counts {
         let mut counts = counts(rows);
         if self.torn {
-            counts.entry("doorbell").and_modify(|count| *count = 1);
+            counts.entry("doorbell".into()).and_modify(|count| *count = 1);
         }
         counts
     }
@@ -131,7 +132,7 @@ impl Story {
 
 pub fn counts(rows: &[CrossingRow]) -> Counts {
     let mut counts = Counts::new();
-    rows.iter().for_each(|row| add(&mut counts, row.class, 1));
+    rows.iter().for_each(|row| add(&mut counts, row.class.clone(), 1));
     counts
 }
 

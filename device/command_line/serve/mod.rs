@@ -10,8 +10,9 @@ mod report;
 mod values;
 
 use crate::exit::Exit;
-use crate::signals::Signals;
+use crate::signals::Endings;
 use crate::sockets;
+use crate::supervise::{self, Supervision};
 use configuration::Configuration;
 pub use options::ServeOptions;
 use rnic_device::server::Server;
@@ -53,15 +54,19 @@ fn start(options: &ServeOptions) -> Result<(), Failure> {
         let text = file::write(&configuration).map_err(Failure::Environment)?;
         return print(&text).map_err(Failure::Environment);
     }
-    serve(&configuration).map_err(Failure::Environment)
+    let name = options.name.to_string();
+    let strict = configuration.adapters.iter().all(|adapter| adapter.strict);
+    let supervision = Supervision { name, strict, record: options.record };
+    serve(&configuration, &supervision).map_err(Failure::Environment)
 }
 
-fn serve(configuration: &Configuration) -> Result<(), String> {
-    let signals = Signals::watch().map_err(|error| format!("signals cannot be watched: {error}"))?;
+fn serve(configuration: &Configuration, supervision: &Supervision) -> Result<(), String> {
+    let endings = Endings::watch().map_err(|error| format!("signals cannot be watched: {error}"))?;
     let folder = configuration.folder.clone().unwrap_or_else(sockets::default_folder);
     sockets::make_folder(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     // What is printed is pasted elsewhere: the sockets' paths must hold there too.
     let folder = folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
+    let management = supervise::listen(&folder, &supervision.name)?;
     let adapters = configuration.adapters.iter().map(|adapter| adapter.options(&folder)).collect();
     let server = Server::start(adapters, configuration.switch.config()).map_err(|error| error.to_string())?;
     if let Some(path) = &configuration.capture {
@@ -74,7 +79,7 @@ fn serve(configuration: &Configuration) -> Result<(), String> {
     } else {
         print(&text)?;
     }
-    signals.wait();
+    supervise::run(&server, management, supervision, &endings)?;
     match &configuration.capture {
         Some(path) => finish_capture(&server, path),
         None => Ok(()),

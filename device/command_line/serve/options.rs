@@ -52,6 +52,12 @@ pub struct ServeOptions {
     /// Print the effective configuration as TOML and end; `--config` reads it back.
     #[arg(long)]
     pub print_config: bool,
+    /// What the server is called by `rnic list` and `--server`.
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    pub name: AdapterName,
+    /// Record crossings and packets from the start, for `rnic trace`.
+    #[arg(long)]
+    pub record: bool,
     /// Folder for the sockets [default: $XDG_RUNTIME_DIR/rnic].
     #[arg(long)]
     pub folder: Option<PathBuf>,

@@ -83,16 +83,15 @@ impl EthernetDevice {
         let access = HostAccess::Read { address: offset, bytes: into.len() as u32 };
         let observed = Observed { messages: 1, bytes: into.len() as u32 };
         port.count(Origin::new(Class::NetRegisterRead, Cause::Maintenance), BAR, access, observed);
-        let known = match offset {
-            ..INTERRUPT_STATUS => copy(&self.common(), offset - COMMON, into),
-            ..DEVICE => {
-                // Reading acknowledges.
-                let found = copy(&[self.isr], offset - INTERRUPT_STATUS, into);
-                self.isr = if found { 0 } else { self.isr };
-                found
-            }
-            ..NOTIFY => copy(&self.device_configuration(), offset - DEVICE, into),
-            _ => false,
+        let known = if offset < INTERRUPT_STATUS {
+            copy(&self.common(), offset - COMMON, into)
+        } else if offset < DEVICE {
+            // Reading acknowledges.
+            let found = copy(&[self.isr], offset - INTERRUPT_STATUS, into);
+            self.isr = if found { 0 } else { self.isr };
+            found
+        } else {
+            offset < NOTIFY && copy(&self.device_configuration(), offset - DEVICE, into)
         };
         self.counters.refused_accesses += u64::from(!known);
     }

@@ -16,7 +16,9 @@ fn single(driver: &mut Driver, queue: usize, bytes: &[u8]) {
     driver.notify(queue);
 }
 
-fn faults() -> Vec<(&'static str, fn(&mut Driver), NetFault)> {
+type Break = (&'static str, fn(&mut Driver), NetFault);
+
+fn faults() -> Vec<Break> {
     const Q: u16 = TRANSMIT as u16;
     vec![
         ("an index far ahead", |driver| driver.rig.write_memory(available(TRANSMIT) + 2, &[17, 0]), {

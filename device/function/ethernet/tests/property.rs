@@ -112,7 +112,7 @@ impl Model {
             let nested = entries != SIZE || table != super::driver::table(queue);
             if flags & INDIRECT != 0 {
                 let room = 256 - usize::from(SIZE - left);
-                if nested || flags & NEXT != 0 || length == 0 || length % 16 != 0 || length / 16 > room {
+                if nested || flags & NEXT != 0 || length == 0 || !length.is_multiple_of(16) || length / 16 > room {
                     return Err(7);
                 }
                 self.bytes(address, length).ok_or(10u16)?;

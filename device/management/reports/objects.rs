@@ -1,0 +1,279 @@
+//! Queue pairs, completion queues, event queues and keys of a live adapter as rows.
+
+use super::Name;
+use super::adapter::mac_text;
+use rnic_engine::context::completion_queue::CqContext;
+use rnic_engine::context::key::KeyContext;
+use rnic_engine::context::page_list::PageList;
+use rnic_engine::context::queue_pair::{QpContext, QpState};
+use rnic_engine::inspect::{CompletionQueueView, EventQueueView, KeyView, QueuePairView, RingView};
+use rnic_wire::Gid;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A ring and its indices, free-running as in the doorbells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingRow {
+    pub entries: u32,
+    pub entry_bytes: u16,
+    pub producer: u32,
+    pub fetch: u32,
+    pub consumer: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuePairRow {
+    pub qpn: u32,
+    pub state: Name,
+    pub pdn: u32,
+    pub doorbell_page: u32,
+    pub send_cqn: u32,
+    pub receive_cqn: u32,
+    pub send_queue: RingRow,
+    pub receive_queue: RingRow,
+    pub waiting_sends: usize,
+    pub unacknowledged_messages: usize,
+    pub inbound_frames: usize,
+    pub transmit: Name,
+    /// Timers that run, by kind, with the time at which they are due.
+    pub timers_due_ns: BTreeMap<Name, u64>,
+    /// Absent while the context is in host memory alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<QpContextRow>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QpContextRow {
+    pub dest_qpn: u32,
+    pub dest_gid: String,
+    pub dest_mac: String,
+    pub sgid_index: u16,
+    pub path_mtu_bytes: u32,
+    pub access: u32,
+    /// Oldest PSN that is not acknowledged, next to leave, first that has never left.
+    pub unacked_psn: u32,
+    pub send_psn: u32,
+    pub fresh_psn: u32,
+    pub timeout: u8,
+    pub retry_cnt: u8,
+    pub retries_left: u8,
+    pub rnr_retry: u8,
+    pub rnr_retries_left: u8,
+    pub expected_psn: u32,
+    pub msn: u32,
+    pub nak_outstanding: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompletionQueueRow {
+    pub cqn: u32,
+    pub eqn: Option<u32>,
+    pub doorbell_page: u32,
+    pub queue_pairs: u32,
+    pub waiting: usize,
+    pub failed: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<CqContextRow>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CqContextRow {
+    pub entries: u32,
+    pub producer: u32,
+    /// As last heard of: the device reads the consumer record when the queue looks full.
+    pub consumer: u32,
+    pub consumer_record_iova: u64,
+    pub armed: bool,
+    pub solicited_only: bool,
+    pub arm_sequence: Option<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventQueueRow {
+    pub eqn: u32,
+    pub vector: Option<u16>,
+    pub ring: RingRow,
+    pub armed: bool,
+    pub completion_queues: u32,
+    pub waiting: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRow {
+    pub index: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<KeyContextRow>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyContextRow {
+    pub key: u32,
+    pub pdn: u32,
+    pub access: u32,
+    pub start: u64,
+    pub length_bytes: u64,
+    pub pages: PageListRow,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageListRow {
+    pub root_iova: u64,
+    pub page_bytes: u64,
+    pub levels: u8,
+}
+
+/// A page of one kind of object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ObjectRows {
+    QueuePairs(Vec<QueuePairRow>),
+    CompletionQueues(Vec<CompletionQueueRow>),
+    EventQueues(Vec<EventQueueRow>),
+    Keys(Vec<KeyRow>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectsReport {
+    pub adapter: String,
+    pub objects: ObjectRows,
+    /// The number from which more can be asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+}
+
+const fn state_name(state: QpState) -> &'static str {
+    match state {
+        QpState::Reset => "RESET",
+        QpState::Init => "INIT",
+        QpState::Rtr => "RTR",
+        QpState::Rts => "RTS",
+        QpState::Sqd => "SQD",
+        QpState::Sqe => "SQE",
+        QpState::Err => "ERR",
+    }
+}
+
+impl From<RingView> for RingRow {
+    fn from(ring: RingView) -> Self {
+        Self {
+            entries: ring.entries,
+            entry_bytes: ring.entry_bytes,
+            producer: ring.producer,
+            fetch: ring.fetch,
+            consumer: ring.consumer,
+        }
+    }
+}
+
+impl From<QueuePairView> for QueuePairRow {
+    fn from(view: QueuePairView) -> Self {
+        Self {
+            qpn: view.qpn,
+            state: state_name(view.state).into(),
+            pdn: view.pdn,
+            doorbell_page: view.doorbell_page,
+            send_cqn: view.send_cqn,
+            receive_cqn: view.receive_cqn,
+            send_queue: view.send_queue.into(),
+            receive_queue: view.receive_queue.into(),
+            waiting_sends: view.waiting_sends,
+            unacknowledged_messages: view.unacknowledged_messages,
+            inbound_frames: view.inbound_frames,
+            transmit: view.transmit.into(),
+            timers_due_ns: view.timers.into_iter().map(|(timer, due_ns)| (timer.into(), due_ns)).collect(),
+            context: view.context.as_ref().map(QpContextRow::from),
+        }
+    }
+}
+
+impl From<&QpContext> for QpContextRow {
+    fn from(context: &QpContext) -> Self {
+        let (requester, responder) = (&context.requester, &context.responder);
+        Self {
+            dest_qpn: context.dest_qpn.0,
+            dest_gid: Gid(context.av.dest_gid).to_string(),
+            dest_mac: mac_text(&context.av.dest_mac),
+            sgid_index: context.av.sgid_index,
+            path_mtu_bytes: context.path_mtu_bytes(),
+            access: context.access,
+            unacked_psn: requester.unacked_psn.get(),
+            send_psn: requester.send_psn.get(),
+            fresh_psn: requester.fresh_psn.get(),
+            timeout: requester.timeout,
+            retry_cnt: requester.retry_cnt,
+            retries_left: requester.retries_left,
+            rnr_retry: requester.rnr_retry,
+            rnr_retries_left: requester.rnr_retries_left,
+            expected_psn: responder.expected_psn.get(),
+            msn: responder.msn.get(),
+            nak_outstanding: responder.nak_outstanding,
+        }
+    }
+}
+
+impl From<CompletionQueueView> for CompletionQueueRow {
+    fn from(view: CompletionQueueView) -> Self {
+        Self {
+            cqn: view.cqn,
+            eqn: view.eqn,
+            doorbell_page: view.doorbell_page,
+            queue_pairs: view.queue_pairs,
+            waiting: view.waiting,
+            failed: view.failed,
+            context: view.context.as_ref().map(CqContextRow::from),
+        }
+    }
+}
+
+impl From<&CqContext> for CqContextRow {
+    fn from(context: &CqContext) -> Self {
+        Self {
+            entries: context.entries(),
+            producer: context.producer,
+            consumer: context.consumer,
+            consumer_record_iova: context.consumer_record,
+            armed: context.arm.armed,
+            solicited_only: context.arm.solicited_only,
+            arm_sequence: context.arm.sequence,
+        }
+    }
+}
+
+impl From<EventQueueView> for EventQueueRow {
+    fn from(view: EventQueueView) -> Self {
+        Self {
+            eqn: view.eqn,
+            vector: view.vector,
+            ring: view.ring.into(),
+            armed: view.armed,
+            completion_queues: view.completion_queues,
+            waiting: view.waiting,
+        }
+    }
+}
+
+impl From<KeyView> for KeyRow {
+    fn from(view: KeyView) -> Self {
+        let context = view.context.as_ref().map(|context| KeyContextRow::of(view.index, context));
+        Self { index: view.index, context }
+    }
+}
+
+impl KeyContextRow {
+    fn of(index: u32, context: &KeyContext) -> Self {
+        Self {
+            key: index << 8 | u32::from(context.variant),
+            pdn: context.pdn.0,
+            access: context.access,
+            start: context.start,
+            length_bytes: context.length_bytes,
+            pages: (&context.pages).into(),
+        }
+    }
+}
+
+impl From<&PageList> for PageListRow {
+    fn from(pages: &PageList) -> Self {
+        Self { root_iova: pages.root, page_bytes: pages.page_bytes(), levels: pages.levels }
+    }
+}
