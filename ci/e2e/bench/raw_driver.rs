@@ -22,7 +22,6 @@ pub const RQ: u64 = 0x6_0000;
 pub const CQ: u64 = 0x7_0000;
 pub const EQ: u64 = 0x8_0000;
 pub const RECORD: u64 = 0x9_0000;
-pub const LIST: u64 = 0xa_0000;
 pub const BUFFER: u64 = 0x10_0000;
 const MEMORY_BYTES: u64 = 0x20_0000;
 /// An address that no map covers.
@@ -219,7 +218,7 @@ impl RawDriver {
         let newest = self.command_producer;
         self.start_slot(&bytes);
         let answer = ANSWERS + u64::from(newest % SLOTS) * 128;
-        let phase = newest / SLOTS % 2 == 0;
+        let phase = (newest / SLOTS).is_multiple_of(2);
         let start = Instant::now();
         while (self.get(answer + 124, 1)[0] & 1 == 1) != phase {
             assert!(start.elapsed() < LIMIT, "{opcode:?} is not answered");
@@ -349,7 +348,7 @@ impl RawDriver {
         loop {
             let bytes = self.get(CQ + u64::from(self.cq_consumer & 63) * 64, 64);
             let cqe = Cqe::read_from_bytes(&bytes).expect("64 bytes");
-            if (cqe.phase.get() & 1 == 1) == (self.cq_consumer / 64 % 2 == 0) {
+            if (cqe.phase.get() & 1 == 1) == (self.cq_consumer / 64).is_multiple_of(2) {
                 self.cq_consumer += 1;
                 return cqe;
             }
@@ -364,7 +363,7 @@ impl RawDriver {
         let overrun = rnic_abi::Diagnostic::CqOverrun.number();
         while self.register(REG_LAST_DIAGNOSTIC) != overrun {
             let at = CQ + u64::from(self.cq_consumer & 63) * 64 + 60;
-            if (self.get(at, 1)[0] & 1 == 1) == (self.cq_consumer / 64 % 2 == 0) {
+            if (self.get(at, 1)[0] & 1 == 1) == (self.cq_consumer / 64).is_multiple_of(2) {
                 self.cq_consumer += 1;
                 return;
             }
