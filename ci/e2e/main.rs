@@ -31,6 +31,7 @@ mod idle;
 mod kill;
 mod link;
 mod machines;
+mod measuring;
 mod outside;
 mod pci;
 mod second_driver;

@@ -2,7 +2,7 @@
 
 use crate::{
     attach, caches, commands, configuration, counters, demo, diagnostics, doorbells, ends, ethernet, guest_memory,
-    idle, kill, link, machines, outside, pci, second_driver, serve, sharing, thousand, watch, workbench,
+    idle, kill, link, machines, measuring, outside, pci, second_driver, serve, sharing, thousand, watch, workbench,
 };
 use std::time::Duration;
 
@@ -58,6 +58,8 @@ pub fn steps() -> Vec<Step> {
         demo::model_hosts_take_less_than_two_seconds within LIMIT_S;
         doorbells::a_torn_line_counts_as_single_stores_and_the_work_is_done within LIMIT_S;
         link::frames_are_lost_while_the_link_is_down_and_the_driver_is_told_of_both_changes within LIMIT_S;
+        measuring::the_bench_verifies_its_data_and_its_ledgers_add_up within 2 * LIMIT_S;
+        measuring::the_bench_measures_what_it_is_asked_for_and_refuses_the_rest within LIMIT_S;
         caches::two_queue_pairs_in_turn_with_a_cache_of_one_fetch_a_context_an_operation_a_side within LIMIT_S;
         outside::scapy_and_tshark_read_every_packet_of_the_demo_as_we_do within LIMIT_S;
         outside::scapy_and_tshark_read_every_packet_of_other_transactions_as_we_do within LIMIT_S;

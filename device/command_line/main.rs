@@ -5,6 +5,7 @@
 //! number at the end says).
 
 mod agent;
+mod bench;
 mod cache;
 mod connection;
 mod demo;
@@ -89,6 +90,8 @@ enum Command {
     Cache(cache::CacheOptions),
     /// Look at this machine, and say what to do where it lacks something.
     Doctor(doctor::DoctorOptions),
+    /// Measure throughput, message rate and latency between two adapters, beside what the machine can do.
+    Bench(bench::BenchOptions),
     /// A driver that takes orders on standard input, inside a guest.
     #[command(hide = true)]
     GuestAgent,
@@ -116,6 +119,7 @@ fn main() -> std::process::ExitCode {
         Command::ExplainError(options) => explain_error::run(&options),
         Command::Cache(options) => cache::run(&options),
         Command::Doctor(options) => doctor::run(&options),
+        Command::Bench(options) => bench::run(&options),
         Command::GuestAgent => agent::run_in_guest(),
     };
     exit.code()

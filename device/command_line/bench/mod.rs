@@ -1,0 +1,89 @@
+//! `rnic bench`: two adapters in this process, a driver for each over its vfio-user socket, each host with memory of
+//! its own; and in the same run the peers that set the limits: memcpy, CRC, a round trip over a Unix socket.
+//!
+//! In path order: [`options`] what is asked for, [`limits`] the peers, [`station`] a driver, [`pair`] both and the
+//! adapters between them, [`throughput`] and [`latency`] what is measured, [`report`] what is told.
+
+mod latency;
+mod limits;
+mod options;
+mod pair;
+mod report;
+mod station;
+mod throughput;
+
+pub use options::BenchOptions;
+
+use crate::exit::Exit;
+use crate::output;
+use options::{Icrc, Part};
+use pair::Pair;
+use report::Report;
+
+/// Why a benchmark has no result.
+#[derive(Debug)]
+pub enum Failure {
+    /// What arrived is not what was sent, or was not counted.
+    Wrong(String),
+    /// A device, a socket, or memory is not there.
+    Environment(String),
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Environment(error.to_string())
+    }
+}
+
+pub fn run(options: &BenchOptions) -> Exit {
+    let told = measure(options).and_then(|report| if options.json { report.json() } else { Ok(report.text()) });
+    match told {
+        Ok(text) => output::print("bench", &text),
+        Err(Failure::Wrong(sentence)) => {
+            eprintln!("rnic bench: {sentence}");
+            Exit::Mismatch
+        }
+        Err(Failure::Environment(sentence)) => {
+            eprintln!("rnic bench: {sentence}");
+            Exit::Environment
+        }
+    }
+}
+
+fn measure(options: &BenchOptions) -> Result<Report, Failure> {
+    let plan = options.plan();
+    let mut report = Report::new(&plan);
+    report.limits = Some(limits::measure(&plan)?);
+    let icrcs: &[Icrc] = match options.icrc {
+        Icrc::Both => &[Icrc::Deferred, Icrc::Always],
+        Icrc::Deferred => &[Icrc::Deferred],
+        Icrc::Always => &[Icrc::Always],
+    };
+    for icrc in icrcs {
+        let mut pair = Pair::start(&plan, *icrc == Icrc::Always)?;
+        // Beside the usual mode, the other one is shown where it costs most.
+        let beside = *icrc == Icrc::Always && options.icrc == Icrc::Both;
+        let lengths = if beside { &plan.lengths[plan.lengths.len() - 1..] } else { &plan.lengths[..] };
+        if options.has(Part::Throughput) {
+            for operation in &plan.operations {
+                for length in lengths {
+                    let measured = throughput::measure(&mut pair, &plan, *operation, *length)?;
+                    report.throughput.push(report::Throughput::new(measured, *icrc, report.limits.as_ref()));
+                }
+            }
+        }
+        if beside {
+            continue;
+        }
+        if options.has(Part::Rate) {
+            report.message_rate = Some(throughput::message_rate(&mut pair, &plan)?.into());
+        }
+        if options.has(Part::Latency) {
+            for by_event in [false, true] {
+                let measured = latency::measure(&mut pair, &plan, by_event)?;
+                report.latency.push(report::Latency::new(measured, report.limits.as_ref()));
+            }
+        }
+    }
+    Ok(report)
+}
