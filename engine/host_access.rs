@@ -92,7 +92,12 @@ impl Engine {
         let register = Origin::new(Class::RegisterWrite, Cause::Maintenance);
         let doorbell = !matches!(
             input,
-            Input::Commands { .. } | Input::Enable | Input::Disable | Input::ClearDiagnostic | Input::Register
+            Input::Commands { .. }
+                | Input::Enable
+                | Input::Disable
+                | Input::ClearDiagnostic
+                | Input::Mark(_)
+                | Input::Register
         );
         if doorbell && !self.running() {
             access.count(host, register);
