@@ -70,7 +70,7 @@ impl Cache {
                 let verdict = match name.as_str() {
                     "debs" => Verdict::Remove("package files, unpacked already".into()),
                     _ if name.starts_with(BUILDING) => Verdict::Remove("left behind, half built".into()),
-                    _ => Verdict::Keep("small, and needed".into()),
+                    _ => Verdict::Keep("needed again and again".into()),
                 };
                 entries.push(entry(&path, name, verdict));
                 continue;

@@ -116,7 +116,7 @@ pub fn steps() -> Vec<Step> {
         kill::a_killed_guest_takes_nothing_with_it within LIMIT_S;
         ends::a_killed_demo_leaves_no_machine within LIMIT_S;
         workbench::a_command_runs_in_a_guest_and_its_exit_status_is_ours within LIMIT_S;
-        workbench::a_folder_is_shared_and_a_kernel_of_the_users_own_boots within 2 * LIMIT_S;
+        workbench::a_folder_is_shared_and_a_kernel_of_the_users_own_boots within 5 * LIMIT_S;
         workbench::the_console_is_a_terminal_that_the_escape_key_leaves within LIMIT_S;
         workbench::the_console_takes_a_script within LIMIT_S;
         workbench::a_killed_guest_command_leaves_no_machine within LIMIT_S;

@@ -61,7 +61,7 @@ pub fn find(named: &str, folder: &Path) -> Result<Adapter, String> {
         ));
     }
     let meant = nearest(named, names.iter().copied()).map_or(String::new(), |name| format!("did you mean {name}? "));
-    Err(format!("no adapter {named:?} is served in {}: {meant}Served: {}", folder.display(), names.join(", ")))
+    Err(format!("no adapter {named:?} is served in {}: {meant}served are {}", folder.display(), names.join(", ")))
 }
 
 fn by_path(path: &Path) -> Result<Adapter, String> {
