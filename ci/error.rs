@@ -54,6 +54,10 @@ pub enum Error {
     Kernel { path: PathBuf, reason: String },
     #[error("the guest image cannot hold {path}: {reason}")]
     Image { path: String, reason: String },
+    #[error(
+        "nothing can be built here: a user namespace is refused ({unprivileged}), and so is a mount namespace, which takes root ({root})"
+    )]
+    Namespaces { unprivileged: String, root: String },
     #[error("the manifest {path} cannot be read: {reason}")]
     Manifest { path: PathBuf, reason: String },
 }

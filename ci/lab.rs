@@ -9,7 +9,7 @@ use crate::guest::{Acceleration, Guest, GuestSpec, Host, accelerator, boot, rest
 use crate::image::Image;
 use crate::qemu::{Qemu, RunFolder};
 use crate::tools::Tools;
-use crate::{Options, Progress, Result};
+use crate::{Options, Progress, Result, rdma};
 
 /// A provisioned laboratory. Guests started from it may outlive it; its logs stay until the last of them is gone.
 #[derive(Debug)]
@@ -25,11 +25,24 @@ impl Lab {
     /// Finds or fetches QEMU, builds the guest image, chooses the accelerator and makes the snapshot, as far as the
     /// cache does not hold them. With everything there it takes about a tenth of a second.
     pub fn prepare(options: &Options, progress: &mut dyn Progress) -> Result<Lab> {
+        Lab::prepare_with(options, progress, Image::provide)
+    }
+
+    /// The same with the image in which stock RDMA programs run.
+    pub fn prepare_rdma(options: &Options, progress: &mut dyn Progress) -> Result<Lab> {
+        Lab::prepare_with(options, progress, rdma::provide)
+    }
+
+    fn prepare_with(
+        options: &Options,
+        progress: &mut dyn Progress,
+        provide: fn(&Cache, &mut Debian<'_>, &mut dyn Progress) -> Result<Image>,
+    ) -> Result<Lab> {
         let cache = Cache::open(options)?;
         let _lock = cache.lock(progress)?;
         let mut debian = Debian::new(&cache, options);
         let qemu = Qemu::provide(options, &mut debian, progress)?;
-        let image = Image::provide(&cache, &mut debian, progress)?;
+        let image = provide(&cache, &mut debian, progress)?;
         let host = Host { qemu, image, run_folder: Arc::new(RunFolder::create(options)?) };
         let acceleration = accelerator::choose(options, &cache, &host, progress)?;
         let snapshot = snapshot::provide(&cache, &host, acceleration, progress)?;

@@ -9,6 +9,7 @@
 //! * [`debian`]: packages by suite, signatures verified, unpacked into folders named after their content
 //! * [`qemu`]: a QEMU that is new enough, its control socket, qtest and trace
 //! * [`image`]: the guest's kernel and initial file system
+//! * [`rdma`]: the image in which stock RDMA programs run, with our kernel module and provider
 //! * [`guest`]: snapshot, restore, hot-plug, a program inside
 //! * [`tools`]: tshark and scapy
 //! * [`doctor`]: what is missing for all of this, and the cure
@@ -32,6 +33,7 @@ mod progress;
 #[cfg(test)]
 mod properties;
 pub mod qemu;
+pub mod rdma;
 #[cfg(test)]
 mod search;
 pub mod tools;

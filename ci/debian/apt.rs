@@ -109,6 +109,13 @@ impl Apt {
         Ok(())
     }
 
+    /// Downloads one file of the archive, which must have this hash.
+    pub fn download_file(&self, address: &str, sha256: &str, target: &Path) -> Result<()> {
+        let mut command = self.program("/usr/lib/apt/apt-helper", &["-q", "download-file", address]);
+        command.arg(target).arg(format!("SHA256:{sha256}"));
+        succeeded(run(command, "download a source file", DOWNLOAD_LIMIT)?, address).map(|_| ())
+    }
+
     fn program(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = machine_program(program, arguments);
         command.env("APT_CONFIG", self.folder.join("apt.conf"));

@@ -26,6 +26,13 @@ pub struct Tree {
     pub manifest: Manifest,
 }
 
+/// A file of the archive that is no package: where it lies, and what it must be.
+#[derive(Debug, Clone, Copy)]
+pub struct SourceFile {
+    pub path: &'static str,
+    pub sha256: &'static str,
+}
+
 /// Provides package sets from the cache, or from the archive. Call it with the cache's lock held.
 #[derive(Debug)]
 pub struct Debian<'a> {
@@ -61,6 +68,27 @@ impl<'a> Debian<'a> {
         let folder = self.unpack(&manifest, progress)?;
         manifest.write(&record)?;
         Ok(Tree { folder, manifest })
+    }
+
+    /// A source file; fetched if the cache does not hold it.
+    pub fn source(&mut self, source: &SourceFile, progress: &mut dyn Progress) -> Result<PathBuf> {
+        let name = source.path.rsplit('/').next().unwrap_or(source.path);
+        let folder = self.cache.sub_folder("sources")?;
+        let path = folder.join(name);
+        if path.is_file() && file_sha256(&path)? == source.sha256 {
+            return Ok(path);
+        }
+        if self.options.offline {
+            return Err(Error::Offline { what: name.to_owned(), cache: self.cache.folder().to_path_buf() });
+        }
+        let archive = sources::archive_address(self.options.mirror.as_deref(), Path::new("/etc/apt"))?;
+        let address = format!("{}/{}", archive.trim_end_matches('/'), source.path);
+        progress.step(&format!("downloading {address}"));
+        let beside = self.cache.build_beside(&folder)?;
+        let fetched = beside.path().join(name);
+        self.apt(progress)?.download_file(&address, source.sha256, &fetched)?;
+        fs::rename(&fetched, &path).map_err(file("renaming", &path))?;
+        Ok(path)
     }
 
     fn apt(&mut self, progress: &mut dyn Progress) -> Result<&mut Apt> {

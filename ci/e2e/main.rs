@@ -27,6 +27,7 @@ mod doorbells;
 mod ends;
 mod ethernet;
 mod guest_memory;
+mod guests;
 mod idle;
 mod kill;
 mod link;

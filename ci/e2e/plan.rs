@@ -2,7 +2,8 @@
 
 use crate::{
     attach, caches, commands, configuration, counters, demo, diagnostics, doorbells, ends, ethernet, guest_memory,
-    idle, kill, link, machines, measuring, outside, pci, second_driver, serve, sharing, thousand, watch, workbench,
+    guests, idle, kill, link, machines, measuring, outside, pci, second_driver, serve, sharing, thousand, watch,
+    workbench,
 };
 use std::time::Duration;
 
@@ -114,6 +115,11 @@ pub fn steps() -> Vec<Step> {
         pci::a_function_level_reset_by_the_guest_resets_the_device within LIMIT_S;
         pci::a_guest_reboots_with_its_adapter within LIMIT_S;
         kill::a_killed_guest_takes_nothing_with_it within LIMIT_S;
+        guests::the_rdma_image_is_provided within PROVISION_LIMIT_S;
+        guests::stock_programs_run_between_two_guests within 3 * LIMIT_S;
+        guests::what_the_device_lacks_is_refused_cleanly within 2 * LIMIT_S;
+        guests::the_module_survives_unbinding_resets_and_removal_in_use within 2 * LIMIT_S;
+        guests::users_inside_the_kernel_are_served within LIMIT_S;
         ends::a_killed_demo_leaves_no_machine within LIMIT_S;
         workbench::a_command_runs_in_a_guest_and_its_exit_status_is_ours within LIMIT_S;
         workbench::a_folder_is_shared_and_a_kernel_of_the_users_own_boots within 5 * LIMIT_S;

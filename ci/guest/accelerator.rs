@@ -32,7 +32,7 @@ pub fn choose(options: &Options, cache: &Cache, host: &Host, progress: &mut dyn 
     }
     let key = ContentKey::new()
         .part(host.qemu.identity())
-        .part(&host.image.key)
+        .part(&host.image.kernel_key)
         .part(kernel_release())
         .part(processor_model());
     let record = cache.sub_folder("accelerators")?.join(key.name());

@@ -115,6 +115,8 @@ pub struct Image {
     pub tree: Tree,
     /// Names the content of both files.
     pub key: String,
+    /// Names the kernel and what boots it, whatever programs the image holds.
+    pub kernel_key: String,
 }
 
 impl Image {
@@ -149,6 +151,7 @@ impl Image {
             initial_file_system: folder.join("initrd"),
             kernel_release,
             tree,
+            kernel_key: key.clone(),
             key,
         })
     }

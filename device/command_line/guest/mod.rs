@@ -40,6 +40,7 @@ Examples:
   rnic guest                                                a console, adapter A attached
   rnic guest B                                              the same with adapter B
   rnic guest A --exec 'cat /sys/bus/pci/devices/*/vendor'
+  rnic guest A --rdma --exec 'ibv_devinfo -v'
   rnic guest A --send target/release/mydriver --exec mydriver
   rnic guest A --kernel ~/linux/arch/x86/boot/bzImage --share ~/linux/out --exec 'insmod /share/rnic.ko && dmesg'
   rnic guest A --kernel bzImage --initrd root.cpio --append 'console=ttyS0 debug'
@@ -57,6 +58,9 @@ pub struct GuestOptions {
     /// Boot this initial file system instead of ours.
     #[arg(long, value_name = "FILE")]
     initrd: Option<PathBuf>,
+    /// Our image with the kernel module, the rdma-core provider, ibverbs-utils and perftest inside; built when needed.
+    #[arg(long, conflicts_with_all = ["kernel", "initrd"])]
+    rdma: bool,
     /// More kernel arguments.
     #[arg(long, value_name = "ARGUMENTS")]
     append: Option<String>,
@@ -135,7 +139,8 @@ fn start(options: &GuestOptions) -> Result<Exit, Failure> {
         accelerator: options.accel,
         ..usual
     };
-    let lab = Lab::prepare(&laboratory, &mut StandardError)?;
+    let prepare = if options.rdma { Lab::prepare_rdma } else { Lab::prepare };
+    let lab = prepare(&laboratory, &mut StandardError)?;
     let mut bench = lab.workbench(&spec)?;
     let limit = Duration::from_secs(options.boot_limit.into());
     let ended = match &options.exec {
