@@ -33,10 +33,10 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr, st
 	attr->max_cqe = BIT(limits->log_cq_entries);
 	attr->max_mr = BIT(dev->log_keys) - 1;
 	attr->max_pd = dev->max_pds;
-	attr->max_qp_rd_atom = 16;
-	attr->max_qp_init_rd_atom = 16;
+	attr->max_qp_rd_atom = limits->max_rd_atomic;
+	attr->max_qp_init_rd_atom = limits->max_rd_atomic;
 	attr->max_res_rd_atom = attr->max_qp_rd_atom * attr->max_qp;
-	attr->atomic_cap = IB_ATOMIC_NONE;
+	attr->atomic_cap = dev->features & RNIC_FEATURE_ATOMIC ? IB_ATOMIC_HCA : IB_ATOMIC_NONE;
 	attr->max_pkeys = le16_to_cpu(limits->pkeys);
 	attr->local_ca_ack_delay = 15;
 	return 0;

@@ -49,12 +49,17 @@ int rnic_tables_create(struct rnic_dev *dev)
 		err = set_table(dev, &dev->cq_table, RNIC_TABLE_CQ, dev->log_cqs, dev->limits.cq_context_bytes);
 	if (!err)
 		err = set_table(dev, &dev->key_table, RNIC_TABLE_KEY, dev->log_keys, dev->limits.key_context_bytes);
+	/* A device of interface 1.0 knows neither READ nor atomics. */
+	if (!err && dev->limits.rd_atomic_context_bytes)
+		err = set_table(dev, &dev->rd_atomic_table, RNIC_TABLE_RD_ATOMIC, dev->log_qps,
+				dev->limits.rd_atomic_context_bytes);
 	return err;
 }
 
 /* After the device's reset. */
 void rnic_tables_destroy(struct rnic_dev *dev)
 {
+	rnic_dma_free(dev, &dev->rd_atomic_table);
 	rnic_dma_free(dev, &dev->key_table);
 	rnic_dma_free(dev, &dev->cq_table);
 	rnic_dma_free(dev, &dev->qp_table);

@@ -76,7 +76,7 @@ struct rnic_dev {
 	u8 mac[ETH_ALEN];
 
 	struct rnic_command_queue commands;
-	struct rnic_dma qp_table, cq_table, key_table;
+	struct rnic_dma qp_table, cq_table, key_table, rd_atomic_table;
 	u8 log_qps, log_cqs, log_keys;
 	u32 max_pds;
 

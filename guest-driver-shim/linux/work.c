@@ -8,6 +8,7 @@
 union wqe {
 	struct rnic_control_segment control;
 	struct rnic_remote_segment remote[RNIC_MAX_WQE_SLOTS * SEGMENTS_A_SLOT];
+	struct rnic_atomic_segment atomic[RNIC_MAX_WQE_SLOTS * SEGMENTS_A_SLOT];
 	struct rnic_data_segment data[RNIC_MAX_WQE_SLOTS * SEGMENTS_A_SLOT];
 	u8 bytes[RNIC_MAX_WQE_SLOTS * RNIC_WQE_SLOT_BYTES];
 };
@@ -51,7 +52,8 @@ int rnic_work_queues_create(struct rnic_dev *dev, struct rnic_qp *qp)
 
 	sge = max_t(u32, cap->max_send_sge, 1);
 	inline_segments = DIV_ROUND_UP(cap->max_inline_data, RNIC_WQE_SEGMENT_BYTES);
-	segments = 2 + max(sge, inline_segments);
+	/* Behind control and remote segment; an atomic has one more, and one element. */
+	segments = max(2 + max(sge, inline_segments), 4U);
 	err = prepare(dev, &qp->sq, &qp->sq_memory, cap->max_send_wr * slots_of(segments), RNIC_WQE_SLOT_BYTES,
 		      dev->limits.log_sq_slots);
 	if (err)
@@ -108,6 +110,15 @@ static int opcode_of(const struct ib_send_wr *wr, u8 *opcode, bool *remote)
 	case IB_WR_RDMA_WRITE_WITH_IMM:
 		*opcode = RNIC_WORK_WRITE_IMM;
 		break;
+	case IB_WR_RDMA_READ:
+		*opcode = RNIC_WORK_READ;
+		break;
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+		*opcode = RNIC_WORK_CMP_SWAP;
+		break;
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+		*opcode = RNIC_WORK_FETCH_ADD;
+		break;
 	default:
 		return -EOPNOTSUPP;
 	}
@@ -145,11 +156,21 @@ static int build(const struct rnic_qp *qp, const struct ib_send_wr *wr, union wq
 	if (wr->num_sge > qp->sq.max_sge)
 		return -EINVAL;
 	*segments = 1;
-	if (remote) {
+	if (wqe->control.opcode == RNIC_WORK_CMP_SWAP || wqe->control.opcode == RNIC_WORK_FETCH_ADD) {
+		bool swap = wqe->control.opcode == RNIC_WORK_CMP_SWAP;
+
+		wqe->remote[1].address = cpu_to_le64(atomic_wr(wr)->remote_addr);
+		wqe->remote[1].rkey = cpu_to_le32(atomic_wr(wr)->rkey);
+		wqe->atomic[2].swap_or_add = cpu_to_le64(swap ? atomic_wr(wr)->swap : atomic_wr(wr)->compare_add);
+		wqe->atomic[2].compare = cpu_to_le64(swap ? atomic_wr(wr)->compare_add : 0);
+		*segments = 3;
+	} else if (remote) {
 		wqe->remote[1].address = cpu_to_le64(rdma_wr(wr)->remote_addr);
 		wqe->remote[1].rkey = cpu_to_le32(rdma_wr(wr)->rkey);
 		*segments = 2;
 	}
+	if (*segments + wr->num_sge > ARRAY_SIZE(wqe->data))
+		return -EINVAL;
 	if (wr->send_flags & IB_SEND_INLINE) {
 		err = put_inline(qp, wr, wqe, segments);
 		if (err)
@@ -278,6 +299,12 @@ static const enum ib_wc_opcode opcodes[] = {
 	[3] = IB_WC_SEND,
 	[RNIC_COMPLETION_WRITE] = IB_WC_RDMA_WRITE,
 	[RNIC_COMPLETION_WRITE_IMM] = IB_WC_RDMA_WRITE,
+	[6] = IB_WC_SEND,
+	[7] = IB_WC_SEND,
+	[RNIC_COMPLETION_READ] = IB_WC_RDMA_READ,
+	[9] = IB_WC_SEND,
+	[RNIC_COMPLETION_CMP_SWAP] = IB_WC_COMP_SWAP,
+	[RNIC_COMPLETION_FETCH_ADD] = IB_WC_FETCH_ADD,
 };
 
 /* What a completion retires: of sends everything up to it, unsignaled ones included. False: it is none of ours. */

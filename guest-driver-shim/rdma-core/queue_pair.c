@@ -75,6 +75,7 @@ static int make_rings(struct rnic_context *context, struct rnic_qp *qp, const st
 	uint32_t inline_segments = DIV_ROUND_UP(cap->max_inline_data, RNIC_WQE_SEGMENT_BYTES);
 	/* Control and remote segment stand before the elements, or the inline bytes. */
 	uint32_t segments = 2 + (send_sge > inline_segments ? send_sge : inline_segments);
+	/* An atomic has one segment more, and one element: it fits into the one slot that is the least. */
 	uint32_t slots_a_wqe = DIV_ROUND_UP(segments, SEGMENTS_A_SLOT);
 	uint64_t slots = (uint64_t)cap->max_send_wr * slots_a_wqe;
 	size_t sq_bytes, rq_bytes;

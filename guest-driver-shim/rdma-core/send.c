@@ -20,8 +20,17 @@ static void put_remote(const struct rnic_work_queue *queue, uint32_t at, uint64_
 	remote->reserved = 0;
 }
 
-/* How many segments the elements take. */
-static uint32_t put_elements(const struct rnic_work_queue *queue, uint32_t at, const struct ibv_send_wr *wr)
+static void put_atomic(const struct rnic_work_queue *queue, uint32_t at, const struct ibv_send_wr *wr)
+{
+	struct rnic_atomic_segment *atomic = segment_at(queue, at + 1);
+	bool swap = wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+
+	put_remote(queue, at, wr->wr.atomic.remote_addr, wr->wr.atomic.rkey);
+	atomic->swap_or_add = htole64(swap ? wr->wr.atomic.swap : wr->wr.atomic.compare_add);
+	atomic->compare = htole64(swap ? wr->wr.atomic.compare_add : 0);
+}
+
+static void put_elements(const struct rnic_work_queue *queue, uint32_t at, const struct ibv_send_wr *wr)
 {
 	struct rnic_data_segment *data;
 	int index;
@@ -32,7 +41,6 @@ static uint32_t put_elements(const struct rnic_work_queue *queue, uint32_t at, c
 		data->length_bytes = htole32(wr->sg_list[index].length);
 		data->lkey = htole32(wr->sg_list[index].lkey);
 	}
-	return wr->num_sge;
 }
 
 static void put_bytes(const struct rnic_work_queue *queue, uint32_t at, uint32_t offset, const void *bytes,
@@ -46,7 +54,7 @@ static void put_bytes(const struct rnic_work_queue *queue, uint32_t at, uint32_t
 	memcpy(queue->ring, (const uint8_t *)bytes + first, count - first);
 }
 
-static uint32_t put_inline(const struct rnic_work_queue *queue, uint32_t at, const struct ibv_send_wr *wr)
+static void put_inline(const struct rnic_work_queue *queue, uint32_t at, const struct ibv_send_wr *wr)
 {
 	uint32_t offset = 0;
 	int index;
@@ -55,7 +63,6 @@ static uint32_t put_inline(const struct rnic_work_queue *queue, uint32_t at, con
 		put_bytes(queue, at, offset, (void *)(uintptr_t)wr->sg_list[index].addr, wr->sg_list[index].length);
 		offset += wr->sg_list[index].length;
 	}
-	return offset;
 }
 
 /* The device's word for a work request; 0: it has none. */
@@ -70,14 +77,30 @@ static uint8_t opcode_of(const struct ibv_send_wr *wr)
 		return RNIC_WORK_WRITE;
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
 		return RNIC_WORK_WRITE_IMM;
+	case IBV_WR_RDMA_READ:
+		return RNIC_WORK_READ;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+		return RNIC_WORK_CMP_SWAP;
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		return RNIC_WORK_FETCH_ADD;
 	default:
 		return 0;
 	}
 }
 
-static bool has_remote(uint8_t opcode)
+/* Segments before the elements. */
+static uint32_t head_segments(uint8_t opcode)
 {
-	return opcode != RNIC_WORK_SEND && opcode != RNIC_WORK_SEND_IMM;
+	switch (opcode) {
+	case RNIC_WORK_SEND:
+	case RNIC_WORK_SEND_IMM:
+		return 1;
+	case RNIC_WORK_CMP_SWAP:
+	case RNIC_WORK_FETCH_ADD:
+		return 3;
+	default:
+		return 2;
+	}
 }
 
 static int inline_length(const struct rnic_qp *qp, const struct ibv_send_wr *wr, uint32_t *bytes)
@@ -106,7 +129,7 @@ static int post_one(struct rnic_qp *qp, const struct ibv_send_wr *wr)
 		return EOPNOTSUPP;
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > queue->max_sge)
 		return EINVAL;
-	segments = has_remote(opcode) ? 2 : 1;
+	segments = head_segments(opcode);
 	if (is_inline) {
 		err = inline_length(qp, wr, &inline_bytes);
 		if (err)
@@ -116,9 +139,13 @@ static int post_one(struct rnic_qp *qp, const struct ibv_send_wr *wr)
 		at = segments + wr->num_sge;
 	}
 	slots = DIV_ROUND_UP(at, SEGMENTS_A_SLOT);
+	if (slots > RNIC_MAX_WQE_SLOTS)
+		return EINVAL;
 	if (slots > rnic_room(queue))
 		return ENOMEM;
-	if (segments == 2)
+	if (segments == 3)
+		put_atomic(queue, first + 1, wr);
+	else if (segments == 2)
 		put_remote(queue, first + 1, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey);
 	if (is_inline)
 		put_inline(queue, first + segments, wr);
