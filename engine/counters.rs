@@ -62,6 +62,8 @@ counters! {
     rkey_range,
     rkey_right,
     rkey_pd,
+    /// Keys taken out of use by LOCAL_INV or by SENDs with invalidate.
+    invalidated_keys,
     /// Send work requests that ended, well or not, signaled or not.
     finished_sends,
     /// Messages of the peer that were executed whole.

@@ -55,6 +55,8 @@ pub struct Engine {
     pub(crate) replying: VecDeque<Qpn>,
     reply_next: bool,
     pub(crate) atomic_locks: AtomicLocks,
+    /// Queue pairs that have invalidated a key and wait for reads.
+    pub(crate) invalidating: Vec<Qpn>,
     /// Queue pairs that go to the error state when the present step is done.
     pub(crate) doomed: Vec<(Qpn, Diagnostic, Option<Status>)>,
     /// Completion queues that fail when the present step is done.
@@ -102,6 +104,7 @@ impl Engine {
             replying: VecDeque::new(),
             reply_next: false,
             atomic_locks: AtomicLocks::default(),
+            invalidating: Vec::new(),
             doomed: Vec::new(),
             lost_queues: Vec::new(),
             parked_frames: 0,
@@ -151,6 +154,9 @@ impl Engine {
         }
         // A command may have waited for reads to come home.
         self.resume_commands(host);
+        if !self.invalidating.is_empty() {
+            self.resume_invalidations(host);
+        }
         self.settle(host);
     }
 

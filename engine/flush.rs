@@ -69,6 +69,7 @@ impl Engine {
         qp.deadlines.stop_all();
         qp.failing = None;
         qp.replies.clear();
+        qp.local_barrier = None;
         self.flush(host, qpn);
         true
     }
@@ -170,7 +171,7 @@ impl Engine {
         let completion = Completion {
             qpn,
             wqe_index: index,
-            kind: CompletionKind::Received { immediate: None, by_write: false },
+            kind: CompletionKind::Received { immediate: None, invalidated: None, by_write: false },
             status,
             length_bytes: 0,
             source_qpn: Qpn(0),
@@ -183,7 +184,7 @@ impl Engine {
             let cqn = qp.receive_cqn;
             self.complete(host, cqn, completion, cause);
         } else {
-            qp.arrived.push_back(Arrived { completion, cause, waits_for_wqe: false });
+            qp.arrived.push_back(Arrived { completion, cause, waits_for_wqe: false, waits_for_reads: None });
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::reliability::timer::Deadlines;
 use crate::tx::gather::Gathering;
 use crate::wqe_pool::WqeId;
 use rnic_abi::Diagnostic;
-use rnic_pcie::{Cause, DmaRange, Iova};
+use rnic_pcie::{Cause, DmaRange, DmaTag, Iova};
 use rnic_wire::{Frame, Psn};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -78,6 +78,8 @@ pub(crate) struct Arrived {
     pub cause: Cause,
     /// The receive work request has still to be read.
     pub waits_for_wqe: bool,
+    /// It tells of a key that is invalid: reads up to this one, which the key may have allowed, have to come home.
+    pub waits_for_reads: Option<DmaTag>,
 }
 
 /// A send that will fail when it is the oldest.
@@ -136,6 +138,8 @@ pub(crate) struct QueuePair {
     pub receive_wqe: Option<ReceiveWqe>,
     pub receive_fetching: bool,
     pub arrived: VecDeque<Arrived>,
+    /// The LOCAL_INV that is next has made its key invalid: reads up to this one have to come home.
+    pub local_barrier: Option<Option<DmaTag>>,
     pub sqd_notify: bool,
     /// Being destroyed: nothing new is begun.
     pub leaving: bool,
@@ -244,6 +248,7 @@ impl QueuePair {
             receive_wqe: None,
             receive_fetching: false,
             arrived: VecDeque::new(),
+            local_barrier: None,
             sqd_notify: false,
             leaving: false,
         }

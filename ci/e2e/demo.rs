@@ -48,6 +48,7 @@ pub fn the_table_of_operations_and_modes() {
         ("write_imm", &["payload_write", "recv_wqe_fetch", "cqe_write"]),
         ("send", &["cqe_write", "payload_write", "recv_wqe_fetch"]),
         ("send_imm", &["cqe_write", "payload_write", "recv_wqe_fetch"]),
+        ("send_inv", &["cqe_write", "payload_write", "recv_wqe_fetch"]),
     ] {
         for doorbell in ["8", "64", "wqe"] {
             for inline in ["", "--inline"] {

@@ -30,6 +30,7 @@ pub fn scapy_and_tshark_read_every_packet_of_the_demo_as_we_do() {
         ("read-lost", "--op read --length 10001 --mtu 1024 --fault drop:3", 19),
         ("read-refused", "--op read --fault bad-rkey", 2),
         ("swap", "--op cmp_swap", 2),
+        ("invalidate", "--op send_inv --length 777 --mtu 256", 5),
         ("add-lost", "--op fetch_add --fault drop:1", 4),
     ] {
         let path = folder.path().join(format!("{name}.pcapng"));

@@ -334,4 +334,6 @@ constants! {
     ACCESS_REMOTE_WRITE: u32 = 1 << 1;
     ACCESS_REMOTE_READ: u32 = 1 << 2;
     ACCESS_REMOTE_ATOMIC: u32 = 1 << 3;
+    /// Of a key: LOCAL_INV and the peers' SEND_INV may take it out of use.
+    ACCESS_INVALIDATE: u32 = 1 << 4;
 }

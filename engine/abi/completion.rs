@@ -29,11 +29,13 @@ open_code! {
     CompletionOpcode {
         SEND = 0x01,
         SEND_IMM = 0x02,
+        SEND_INV = 0x03,
         WRITE = 0x04,
         WRITE_IMM = 0x05,
         READ = 0x08,
         CMP_SWAP = 0x0a,
         FETCH_ADD = 0x0b,
+        LOCAL_INV = 0x10,
         RECV = 0x80,
         RECV_RDMA_WITH_IMM = 0x81,
     }
@@ -49,6 +51,7 @@ structure! {
         status: u8,
         /// Bytes of the message that arrived; for WRITE_IMM the length of the RDMA.
         byte_len: U32,
+        /// Immediate data with CQE_WITH_IMM, the key that was invalidated with CQE_WITH_INV.
         immediate: U32,
         src_qpn: U32,
         /// Number of the diagnostic that explains a failure.
@@ -77,5 +80,6 @@ constants! {
     CQE_BYTES: u32 = 64;
     CQE_PHASE: u32 = 1;
     CQE_WITH_IMM: u16 = 1 << 0;
+    CQE_WITH_INV: u16 = 1 << 1;
     CQE_SOLICITED: u16 = 1 << 2;
 }

@@ -108,6 +108,7 @@ rules! {
     RKeyPd = 433, "the region belongs to another protection domain than the queue pair", "Memory regions", "the peer's key belongs to another application";
     PayloadFault = 440, "host memory did not answer a payload transfer", "Reset and errors", "the region's memory was unmapped, or bus mastering is off";
     TranslationFault = 441, "a page list could not be read or holds an unaligned address", "Page lists", "the list's memory was unmapped or reused";
+    InvalidateRefused = 442, "the key cannot be invalidated: it is not valid, of another protection domain, or was registered without INVALIDATE", "Memory regions", "a key that was invalidated before, or ACCESS_INVALIDATE is missing";
 
     ReceiveTooSmall = 500, "the message is longer than the receive work request", "Receive queue", "peers disagree on message sizes";
     InvalidRequest = 501, "the peer's request is not valid here: opcode sequence, length or right of the queue pair", "Responder", "the peer's queue pair has another MTU, or a right was not enabled";

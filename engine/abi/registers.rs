@@ -62,4 +62,6 @@ constants! {
     FEATURE_READ: u64 = 1 << 3;
     /// CMP_SWAP and FETCH_ADD.
     FEATURE_ATOMIC: u64 = 1 << 4;
+    /// SEND_INV and LOCAL_INV.
+    FEATURE_INVALIDATE: u64 = 1 << 5;
 }

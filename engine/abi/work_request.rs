@@ -11,11 +11,14 @@ open_code! {
     WorkOpcode {
         SEND = 0x01,
         SEND_IMM = 0x02,
+        SEND_INV = 0x03,
         WRITE = 0x04,
         WRITE_IMM = 0x05,
         READ = 0x08,
         CMP_SWAP = 0x0a,
         FETCH_ADD = 0x0b,
+        /// Without packets: takes a key of this side out of use.
+        LOCAL_INV = 0x10,
     }
 }
 
@@ -32,7 +35,8 @@ structure! {
         segments: u8,
         /// `WQE_*` flags.
         flags: u8,
-        /// Immediate data, as a number; on the wire it is big-endian.
+        /// Immediate data, as a number; on the wire it is big-endian. Of SEND_INV the peer's key, of LOCAL_INV the own
+        /// key that is invalidated.
         immediate: U32,
         /// Bytes of inline data; zero without `WQE_INLINE`.
         inline_bytes: U16,

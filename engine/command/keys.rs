@@ -29,6 +29,7 @@ impl Engine {
             return Err(exists(number));
         }
         let known = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
+        let known = known | ACCESS_INVALIDATE;
         if new.access & !known != 0 {
             return Err(CommandError::range(number).into());
         }
@@ -39,6 +40,7 @@ impl Engine {
         }
         let context = KeyContext {
             variant: number as u8,
+            valid: true,
             pdn: new.pdn,
             access: new.access,
             start: new.start,

@@ -135,6 +135,7 @@ impl Engine {
         qp.inbound_blocked = false;
         (qp.receive_plan, qp.receive_wqe) = (None, None);
         qp.replies.clear();
+        qp.local_barrier = None;
         (qp.replies.turn, qp.atomic) = (TransmitState::Idle, AtomicRead::Idle);
         qp.arrived.clear();
         while let Some(wqe) = qp.pop_oldest() {
@@ -145,6 +146,7 @@ impl Engine {
         self.contexts.in_hand.forget_queue_pair(qpn);
         let lists =
             [&mut self.ready, &mut self.responses, &mut self.staged, &mut self.replying, &mut self.wqes.starved];
+        self.invalidating.retain(|listed| *listed != qpn);
         for list in lists {
             list.retain(|listed| *listed != qpn);
         }

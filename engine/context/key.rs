@@ -12,6 +12,8 @@ use rnic_abi::limits::KEY_CONTEXT_BYTES;
 pub struct KeyContext {
     /// The driver's byte of the key: a key with another byte is not valid.
     pub variant: u8,
+    /// Registered, and not invalidated since.
+    pub valid: bool,
     pub pdn: Pdn,
     pub access: u32,
     pub start: u64,
@@ -45,7 +47,7 @@ pub enum Refusal {
 impl KeyContext {
     /// Checks an access and gives its offset from the first page's start.
     pub fn check(&self, variant: u8, pdn: Pdn, address: u64, length: u64, right: Right) -> Result<u64, Refusal> {
-        if self.variant != variant {
+        if self.variant != variant || !self.valid {
             return Err(Refusal::Invalid);
         }
         if self.pdn != pdn {
@@ -79,6 +81,7 @@ impl Image for KeyContext {
 
     fn encode(&self, out: &mut Writer<'_>) {
         out.u8(self.variant);
+        out.u8(self.valid.into());
         out.u8(self.pages.page_shift);
         out.u8(self.pages.levels);
         out.u32(self.pdn.0);
@@ -89,11 +92,11 @@ impl Image for KeyContext {
     }
 
     fn decode(bytes: &mut Reader<'_>) -> Option<Self> {
-        let (variant, page_shift, levels) = (bytes.u8()?, bytes.u8()?, bytes.u8()?);
+        let (variant, valid, page_shift, levels) = (bytes.u8()?, bytes.flag()?, bytes.u8()?, bytes.u8()?);
         let (pdn, access, start) = (Pdn(bytes.u32()?), bytes.u32()?, bytes.u64()?);
         let (length_bytes, root) = (bytes.u64()?, bytes.u64()?);
         let pages = PageList::new(root, page_shift, levels)?;
-        let context = Self { variant, pdn, access, start, length_bytes, pages };
+        let context = Self { variant, valid, pdn, access, start, length_bytes, pages };
         context.sound().then_some(context)
     }
 }

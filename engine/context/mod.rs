@@ -12,6 +12,7 @@ pub mod completion_queue;
 pub mod gid;
 pub mod image;
 pub(crate) mod in_hand;
+mod invalidate;
 pub mod key;
 pub mod lookup;
 pub mod page_list;

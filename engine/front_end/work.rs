@@ -24,11 +24,13 @@ pub type ScatterList = ArrayVec<Element, MAX_ELEMENTS>;
 pub enum Operation {
     Send,
     SendImm,
+    SendInv,
     Write,
     WriteImm,
     Read,
     CompareSwap,
     FetchAdd,
+    LocalInv,
 }
 
 impl Operation {
@@ -47,6 +49,11 @@ impl Operation {
     /// It acts on memory of the peer that it names.
     pub const fn names_remote(self) -> bool {
         self.is_write() || self.awaits_response()
+    }
+
+    /// It sends nothing and is done at its turn.
+    pub const fn is_local(self) -> bool {
+        matches!(self, Self::LocalInv)
     }
 
     /// It ends when its response has come, not when an acknowledgement covers it.
@@ -71,6 +78,7 @@ pub struct SendWork {
     pub fence: bool,
     pub immediate: u32,
     pub remote_address: u64,
+    /// The key of the remote memory; of SEND with invalidate and of LOCAL_INV the one that is invalidated.
     pub rkey: Key,
     /// Operands of an atomic.
     pub swap_or_add: u64,
@@ -103,6 +111,7 @@ pub enum CompletionKind {
     Sent(Operation),
     Received {
         immediate: Option<u32>,
+        invalidated: Option<Key>,
         by_write: bool,
     },
     /// A send work request whose opcode could not be understood.

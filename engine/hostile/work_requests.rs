@@ -49,7 +49,13 @@ fn element(script: &mut Script) -> (u64, u32, u32) {
 fn request(script: &mut Script, host: &mut Host) {
     let mut request = Request::new(script.pick(&OPCODES), 0);
     request.elements = (0..script.byte() % 6).map(|_| element(script)).collect();
-    request.flags = script.byte() & 7;
+    let flags = script.byte();
+    request.flags = flags & 7;
+    if flags >= 0xfc {
+        // A key that other scripts go on to use is given away.
+        request.opcode = if flags & 1 == 0 { WorkOpcode::SEND_INV } else { WorkOpcode::LOCAL_INV };
+        (request.immediate, request.elements) = (ATTACKED_KEY, vec![]);
+    }
     let (address, _, key) = element(script);
     request.remote = (address, key);
     if matches!(request.opcode, WorkOpcode::CMP_SWAP | WorkOpcode::FETCH_ADD) && script.byte() & 3 != 0 {

@@ -4,6 +4,7 @@ use crate::EngineConfig;
 use crate::context::queue_pair::QpState;
 use crate::rig::*;
 use proptest::prelude::*;
+use rnic_abi::command::ACCESS_INVALIDATE;
 use rnic_abi::{CommandOpcode, Cqe, WorkOpcode};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -44,7 +45,7 @@ impl World {
             (qp.send_cqn, qp.receive_cqn) = (4.into(), 4.into());
             host.must(CommandOpcode::CREATE_QP, qp.as_bytes());
             host.indices.clear();
-            host.register(ATTACKED_KEY, VIRTUAL, ATTACKED_BYTES, BUFFER, 1, all_rights());
+            host.register(ATTACKED_KEY, VIRTUAL, ATTACKED_BYTES, BUFFER, 1, all_rights() | ACCESS_INVALIDATE);
             // Behind the region's list stand pages as well: an access beyond it would find them.
             for page in ATTACKED_BYTES / PAGE..64 {
                 let list = LISTS + u64::from(ATTACKED_KEY >> 8) * 0x4000;

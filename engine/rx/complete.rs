@@ -8,17 +8,24 @@ use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::Stop;
 use crate::queues::Arrived;
-use rnic_pcie::Cause;
+use rnic_pcie::{Cause, DmaTag};
 
 impl Engine {
-    pub(crate) fn message_arrived(&mut self, host: &mut Host, qpn: Qpn, context: &QpContext, arrival: &Arrival) {
+    pub(crate) fn message_arrived(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        context: &QpContext,
+        arrival: &Arrival,
+        barrier: Option<DmaTag>,
+    ) {
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
         let index = qp.consume_receive();
         let by_write = matches!(arrival.message, Message::Write { .. });
         let completion = Completion {
             qpn,
             wqe_index: index,
-            kind: CompletionKind::Received { immediate: arrival.immediate, by_write },
+            kind: CompletionKind::Received { immediate: arrival.immediate, invalidated: arrival.invalidate, by_write },
             status: Status::Success,
             length_bytes: (arrival.offset + u64::from(arrival.length_bytes)) as u32,
             source_qpn: context.dest_qpn,
@@ -29,7 +36,7 @@ impl Engine {
         if !by_write {
             qp.receive_wqe = None;
         }
-        qp.arrived.push_back(Arrived { completion, cause, waits_for_wqe: by_write });
+        qp.arrived.push_back(Arrived { completion, cause, waits_for_wqe: by_write, waits_for_reads: barrier });
         self.finish_arrived(host, qpn);
     }
 
@@ -40,6 +47,10 @@ impl Engine {
             let cqn = qp.receive_cqn;
             let Some(front) = qp.arrived.front() else { break };
             let (waits, index) = (front.waits_for_wqe, front.completion.wqe_index);
+            let barrier = front.waits_for_reads;
+            if barrier.is_some() && self.waits_for_reads(qpn, barrier) {
+                return;
+            }
             if waits {
                 if self.fetch_receive_wqe(host, qpn, index) == Err(Stop::Blocked) {
                     return;

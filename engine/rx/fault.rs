@@ -14,6 +14,8 @@ pub(crate) enum Fault {
     ReceiveTooSmall,
     /// The rkey does not allow it.
     RemoteAccess(Diagnostic),
+    /// The key that the peer wants to take out of use may not be. The peer is told nothing: its message has arrived.
+    Invalidate(Diagnostic),
     /// A receive element's key does not allow it.
     LocalProtection(Diagnostic),
     /// Host memory did not answer, or held what it must not.
@@ -31,7 +33,7 @@ pub(crate) enum Tells {
 /// What follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Consequence {
-    pub nak: NakCode,
+    pub nak: Option<NakCode>,
     /// Status of the receive work request in use, where one is.
     pub receive_status: Option<Status>,
     pub tells: Tells,
@@ -40,18 +42,17 @@ pub(crate) struct Consequence {
 
 impl Fault {
     pub fn consequence(self) -> Consequence {
+        let (invalid, access, operational) =
+            (NakCode::INVALID_REQUEST, NakCode::REMOTE_ACCESS_ERROR, NakCode::REMOTE_OPERATIONAL_ERROR);
         let (nak, receive_status, tells, diagnostic) = match self {
-            Self::InvalidRequest(rule) => (NakCode::INVALID_REQUEST, None, Tells::RequestError, rule),
+            Self::InvalidRequest(rule) => (Some(invalid), None, Tells::RequestError, rule),
             Self::ReceiveTooSmall => {
-                (NakCode::INVALID_REQUEST, Some(Status::LocalLength), Tells::RequestError, Diagnostic::ReceiveTooSmall)
+                (Some(invalid), Some(Status::LocalLength), Tells::RequestError, Diagnostic::ReceiveTooSmall)
             }
-            Self::RemoteAccess(rule) => (NakCode::REMOTE_ACCESS_ERROR, None, Tells::AccessError, rule),
-            Self::LocalProtection(rule) => {
-                (NakCode::REMOTE_OPERATIONAL_ERROR, Some(Status::LocalProtection), Tells::Fatal, rule)
-            }
-            Self::LocalOperation(rule) => {
-                (NakCode::REMOTE_OPERATIONAL_ERROR, Some(Status::LocalQpOperation), Tells::Fatal, rule)
-            }
+            Self::RemoteAccess(rule) => (Some(access), None, Tells::AccessError, rule),
+            Self::Invalidate(rule) => (None, Some(Status::LocalQpOperation), Tells::AccessError, rule),
+            Self::LocalProtection(rule) => (Some(operational), Some(Status::LocalProtection), Tells::Fatal, rule),
+            Self::LocalOperation(rule) => (Some(operational), Some(Status::LocalQpOperation), Tells::Fatal, rule),
         };
         Consequence { nak, receive_status, tells, diagnostic }
     }

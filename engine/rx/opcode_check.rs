@@ -34,6 +34,8 @@ pub(crate) struct Arrival {
     pub first: bool,
     pub last: bool,
     pub immediate: Option<u32>,
+    /// The key that goes out of use when the message is there.
+    pub invalidate: Option<Key>,
     pub solicited: bool,
 }
 
@@ -45,7 +47,16 @@ impl Arrival {
 
     /// A message of one packet without payload.
     pub const fn whole(message: Message) -> Self {
-        Self { message, offset: 0, length_bytes: 0, first: true, last: true, immediate: None, solicited: false }
+        Self {
+            message,
+            offset: 0,
+            length_bytes: 0,
+            first: true,
+            last: true,
+            immediate: None,
+            invalidate: None,
+            solicited: false,
+        }
     }
 }
 
@@ -59,8 +70,9 @@ pub(crate) fn check(context: &QpContext, in_sequence: &InSequence<'_, '_>) -> Re
     let length_bytes = if matches!(message, Message::Atomic { .. }) { ATOMIC_BYTES } else { payload_bytes };
     let immediate =
         info.headers.contains(Headers::IMMDT).then(|| u32::from_be_bytes(packet.headers.extension.immdt.immediate));
+    let invalidate = info.headers.contains(Headers::IETH).then(|| Key(packet.headers.extension.ieth.remote_key));
     let solicited = last && packet.headers.bth.solicited_event;
-    Ok(Arrival { message, offset, length_bytes, first, last, immediate, solicited })
+    Ok(Arrival { message, offset, length_bytes, first, last, immediate, invalidate, solicited })
 }
 
 fn message_of(
@@ -71,10 +83,14 @@ fn message_of(
 ) -> Result<(Message, u64), Fault> {
     let extension = &in_sequence.0.headers.extension;
     match (operation, first, context.responder.inbound) {
-        (Operation::Send | Operation::SendImmediate, true, Inbound::None) => Ok((Message::Send, 0)),
-        (Operation::Send | Operation::SendImmediate, false, Inbound::Send { received_bytes }) => {
-            Ok((Message::Send, received_bytes))
+        (Operation::Send | Operation::SendImmediate | Operation::SendInvalidate, true, Inbound::None) => {
+            Ok((Message::Send, 0))
         }
+        (
+            Operation::Send | Operation::SendImmediate | Operation::SendInvalidate,
+            false,
+            Inbound::Send { received_bytes },
+        ) => Ok((Message::Send, received_bytes)),
         (Operation::Write | Operation::WriteImmediate, true, Inbound::None) => {
             allowed(context, ACCESS_REMOTE_WRITE)?;
             let reth = &extension.reth;

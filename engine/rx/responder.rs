@@ -9,7 +9,8 @@ use crate::context::queue_pair::{Inbound, QpContext};
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::numbers::Qpn;
-use crate::pending::Stop;
+use crate::pending::{Stop, Waiter};
+use rnic_abi::Diagnostic;
 use rnic_pcie::Cause;
 use rnic_wire::{ParsedPacket, Psn, RnrTimer, Syndrome};
 
@@ -107,13 +108,32 @@ impl Engine {
             }
         };
         let cause = Cause::Packet { qpn: qpn.0, psn: psn.get(), attempt: 0 };
+        let waiter = Waiter::Inbound(qpn);
+        let named = arrival.invalidate;
+        let invalidatable = named.map(|key| self.invalidatable(host, key, context.pdn, cause, waiter));
+        if invalidatable == Some(Err(Stop::Blocked)) {
+            if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+                qp.receive_plan = Some(Box::new(authorized.0));
+            }
+            return Err(Stop::Blocked);
+        }
         self.scatter(host, qpn, &authorized, packet.payload, cause);
+        if let Some(Err(stop)) = invalidatable {
+            let diagnostic =
+                if let Stop::Broken(diagnostic) = stop { diagnostic } else { Diagnostic::InvalidateRefused };
+            self.responder_fault(host, qpn, context, psn, Fault::Invalidate(diagnostic), true);
+            return Ok(());
+        }
+        let barrier = match (named, invalidatable) {
+            (Some(key), Some(Ok(of_key))) => self.invalidate(host, key, of_key),
+            _ => None,
+        };
         self.advance_responder(context, arrival);
         if packet.headers.bth.ack_req {
             self.owe_ack(host, qpn, context, psn);
         }
         if arrival.completes_receive() {
-            self.message_arrived(host, qpn, context, arrival);
+            self.message_arrived(host, qpn, context, arrival, barrier);
         }
         Ok(())
     }
@@ -150,11 +170,13 @@ impl Engine {
         let consequence = fault.consequence();
         match fault {
             Fault::InvalidRequest(_) | Fault::ReceiveTooSmall => self.counters.resp_local_invalid_request += 1,
-            Fault::RemoteAccess(_) => self.counters.resp_remote_access_errors += 1,
+            Fault::RemoteAccess(_) | Fault::Invalidate(_) => self.counters.resp_remote_access_errors += 1,
             Fault::LocalProtection(_) | Fault::LocalOperation(_) => self.counters.resp_local_operation_errors += 1,
         }
         self.diagnose(host.now_ns, consequence.diagnostic, qpn.0, psn.get().into());
-        self.owe(host, qpn, context, psn, Syndrome::Nak { code: consequence.nak });
+        if let Some(code) = consequence.nak {
+            self.owe(host, qpn, context, psn, Syndrome::Nak { code });
+        }
         if let Some(status) = consequence.receive_status.filter(|_| uses_receive) {
             self.fail_receive(host, qpn, status, consequence.diagnostic);
         }

@@ -243,7 +243,7 @@ fn the_examples_are_what_the_codecs_read_and_write() {
         solicited: false,
         diagnostic: None,
     };
-    let kind = CompletionKind::Received { immediate: Some(0x2a), by_write: true };
+    let kind = CompletionKind::Received { immediate: Some(0x2a), invalidated: None, by_write: true };
     let diagnostic = Some(rnic_abi::Diagnostic::RemoteAccessError);
     for (name, completion) in [
         ("send completion", sent),

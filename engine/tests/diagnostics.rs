@@ -201,6 +201,9 @@ const WORK_RULES: &[(Diagnostic, Break)] = &[
         f.b.port.fail = Box::new(|origin| origin.class == Class::PayloadWrite);
         send(f, &write());
     }),
+    (Diagnostic::InvalidateRefused, |f| {
+        send(f, &Request { immediate: 0x100, elements: vec![], ..Request::new(WorkOpcode::LOCAL_INV, 0) });
+    }),
     (Diagnostic::TranslationFault, |f| {
         f.a.flush_caches();
         f.a.port.fail = Box::new(|origin| origin.class == Class::TranslationFetch);

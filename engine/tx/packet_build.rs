@@ -13,8 +13,8 @@ use crate::reliability::ResponseDue;
 use crate::reliability::reply::ReplyPacket;
 use rnic_abi::Diagnostic;
 use rnic_wire::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, CreditCode, Extension, Frame, Gid, ImmDt, LinkHeaders, Msn, Network, Opcode,
-    Psn, Reth, RoceHeaders, Syndrome, Vlan, emit, udp,
+    Aeth, AtomicAckEth, AtomicEth, Bth, CreditCode, Extension, Frame, Gid, Ieth, ImmDt, LinkHeaders, Msn, Network,
+    Opcode, Psn, Reth, RoceHeaders, Syndrome, Vlan, emit, udp,
 };
 use std::ops::Range;
 
@@ -53,6 +53,9 @@ impl Engine {
         }
         if work.operation.has_immediate() && segment.last {
             extension.immdt = ImmDt { immediate: work.immediate.to_be_bytes() };
+        }
+        if work.operation == Operation::SendInv && segment.last {
+            extension.ieth = Ieth { remote_key: work.rkey.0 };
         }
         let solicits = work.operation != Operation::Write && !work.operation.awaits_response();
         let in_message = segment.psn.compare(segment.first_psn) as u32 + 1;

@@ -32,6 +32,8 @@ pub(crate) struct Segment {
     pub next_psn: Psn,
     /// A READ or an atomic.
     pub awaits_response: bool,
+    /// It has no packets.
+    pub local: bool,
     /// Nothing of it leaves before earlier READs and atomics have ended.
     pub fence: bool,
     /// 0 for a packet that leaves for the first time.
@@ -102,6 +104,7 @@ impl Outgoing<'_> {
             fresh_message: self.fresh,
             next_psn: if awaits_response { self.first_psn.add(packets) } else { psn.next() },
             awaits_response,
+            local: work.operation.is_local(),
             fence: work.fence,
             attempt: if again { context.requester.attempt.max(1) } else { 0 },
         })
@@ -112,8 +115,10 @@ fn opcode(operation: Operation, first: bool, last: bool) -> Opcode {
     match (operation, first, last) {
         (Operation::Send, true, true) => Opcode::RC_SEND_ONLY,
         (Operation::SendImm, true, true) => Opcode::RC_SEND_ONLY_IMM,
-        (Operation::Send | Operation::SendImm, true, false) => Opcode::RC_SEND_FIRST,
-        (Operation::Send | Operation::SendImm, false, false) => Opcode::RC_SEND_MIDDLE,
+        (Operation::SendInv, true, true) => Opcode::RC_SEND_ONLY_INVALIDATE,
+        (Operation::SendInv, false, true) => Opcode::RC_SEND_LAST_INVALIDATE,
+        (Operation::Send | Operation::SendImm | Operation::SendInv, true, false) => Opcode::RC_SEND_FIRST,
+        (Operation::Send | Operation::SendImm | Operation::SendInv, false, false) => Opcode::RC_SEND_MIDDLE,
         (Operation::Send, false, true) => Opcode::RC_SEND_LAST,
         (Operation::SendImm, false, true) => Opcode::RC_SEND_LAST_IMM,
         (Operation::Write, true, true) => Opcode::RC_WRITE_ONLY,
@@ -122,6 +127,8 @@ fn opcode(operation: Operation, first: bool, last: bool) -> Opcode {
         (Operation::Write | Operation::WriteImm, false, false) => Opcode::RC_WRITE_MIDDLE,
         (Operation::Write, false, true) => Opcode::RC_WRITE_LAST,
         (Operation::WriteImm, false, true) => Opcode::RC_WRITE_LAST_IMM,
+        // Nothing that leaves.
+        (Operation::LocalInv, ..) => Opcode::RC_SEND_ONLY,
         (Operation::Read, ..) => Opcode::RC_READ_REQUEST,
         (Operation::CompareSwap, ..) => Opcode::RC_COMPARE_SWAP,
         (Operation::FetchAdd, ..) => Opcode::RC_FETCH_ADD,

@@ -30,6 +30,9 @@ impl Engine {
             return Ok(Turn::Idle);
         }
         let Some(segment) = self.next_segment(qpn, &context) else { return Ok(Turn::Idle) };
+        if segment.fresh_message && segment.local {
+            return self.run_local(host, qpn, &mut context, &segment);
+        }
         if segment.fresh_message && (segment.fence || segment.awaits_response) {
             match self.may_begin(qpn, &context, &segment) {
                 Ok(true) => {}
@@ -100,12 +103,19 @@ impl Engine {
     }
 
     /// A message that could not be read fails when it is the oldest; nothing from this packet on leaves.
-    fn message_fails(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext, segment: &Segment, stop: Stop) {
+    pub(crate) fn message_fails(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        context: &mut QpContext,
+        segment: &Segment,
+        stop: Stop,
+    ) {
         let (status, diagnostic) = match stop {
             Stop::Refused(refusal) => (Status::LocalProtection, self.local_refusal(refusal)),
-            Stop::Broken(diagnostic @ (Diagnostic::ReadNotEnabled | Diagnostic::ReadTooLong)) => {
-                (Status::LocalQpOperation, diagnostic)
-            }
+            Stop::Broken(
+                diagnostic @ (Diagnostic::ReadNotEnabled | Diagnostic::ReadTooLong | Diagnostic::InvalidateRefused),
+            ) => (Status::LocalQpOperation, diagnostic),
             // The path, not the message.
             Stop::Broken(Diagnostic::ModifyValue) => (Status::LocalQpOperation, Diagnostic::ModifyValue),
             Stop::Broken(diagnostic) => (Status::LocalProtection, diagnostic),

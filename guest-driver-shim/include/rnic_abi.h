@@ -57,6 +57,7 @@
 #define RNIC_FEATURE_DOORBELL_WQE 0x4U
 #define RNIC_FEATURE_READ 0x8U
 #define RNIC_FEATURE_ATOMIC 0x10U
+#define RNIC_FEATURE_INVALIDATE 0x20U
 #define RNIC_DOORBELL_PAGE_BYTES 0x1000U
 #define RNIC_DB_SEND 0x0U
 #define RNIC_DB_RECEIVE 0x8U
@@ -80,6 +81,7 @@
 #define RNIC_CQE_BYTES 0x40U
 #define RNIC_CQE_PHASE 0x1U
 #define RNIC_CQE_WITH_IMM 0x1U
+#define RNIC_CQE_WITH_INV 0x2U
 #define RNIC_CQE_SOLICITED 0x4U
 #define RNIC_EQE_BYTES 0x10U
 #define RNIC_EQE_PHASE 0x1U
@@ -130,6 +132,7 @@
 #define RNIC_ACCESS_REMOTE_WRITE 0x2U
 #define RNIC_ACCESS_REMOTE_READ 0x4U
 #define RNIC_ACCESS_REMOTE_ATOMIC 0x8U
+#define RNIC_ACCESS_INVALIDATE 0x10U
 #define RNIC_MAX_LOG_QPS 0x11U
 #define RNIC_MAX_LOG_CQS 0x11U
 #define RNIC_MAX_LOG_KEYS 0x14U
@@ -154,19 +157,23 @@
 
 #define RNIC_WORK_SEND 0x1U
 #define RNIC_WORK_SEND_IMM 0x2U
+#define RNIC_WORK_SEND_INV 0x3U
 #define RNIC_WORK_WRITE 0x4U
 #define RNIC_WORK_WRITE_IMM 0x5U
 #define RNIC_WORK_READ 0x8U
 #define RNIC_WORK_CMP_SWAP 0xaU
 #define RNIC_WORK_FETCH_ADD 0xbU
+#define RNIC_WORK_LOCAL_INV 0x10U
 
 #define RNIC_COMPLETION_SEND 0x1U
 #define RNIC_COMPLETION_SEND_IMM 0x2U
+#define RNIC_COMPLETION_SEND_INV 0x3U
 #define RNIC_COMPLETION_WRITE 0x4U
 #define RNIC_COMPLETION_WRITE_IMM 0x5U
 #define RNIC_COMPLETION_READ 0x8U
 #define RNIC_COMPLETION_CMP_SWAP 0xaU
 #define RNIC_COMPLETION_FETCH_ADD 0xbU
+#define RNIC_COMPLETION_LOCAL_INV 0x10U
 #define RNIC_COMPLETION_RECV 0x80U
 #define RNIC_COMPLETION_RECV_RDMA_WITH_IMM 0x81U
 
@@ -719,6 +726,7 @@ RNIC_ASSERT(offsetof(struct rnic_queue_state, reserved) == 4, "rnic_queue_state.
 	X(433, RNIC_R_KEY_PD, "the region belongs to another protection domain than the queue pair") \
 	X(440, RNIC_PAYLOAD_FAULT, "host memory did not answer a payload transfer") \
 	X(441, RNIC_TRANSLATION_FAULT, "a page list could not be read or holds an unaligned address") \
+	X(442, RNIC_INVALIDATE_REFUSED, "the key cannot be invalidated: it is not valid, of another protection domain, or was registered without INVALIDATE") \
 	X(500, RNIC_RECEIVE_TOO_SMALL, "the message is longer than the receive work request") \
 	X(501, RNIC_INVALID_REQUEST, "the peer's request is not valid here: opcode sequence, length or right of the queue pair") \
 	X(502, RNIC_REMOTE_INVALID_REQUEST, "the peer answered: invalid request") \

@@ -3,7 +3,7 @@
 use super::buffer::{CANARY, payload};
 use super::report::{EventReport, Verdict};
 use super::side::{Objects, Result, Side, TransactionError};
-use super::spec::{Fault, Role};
+use super::spec::{Fault, Operation, Role};
 use crate::verbs::*;
 use rnic_abi::CompletionStatus;
 use std::time::Instant;
@@ -73,7 +73,11 @@ impl Side {
                 (false, false) => Payload::Elements(&elements),
             },
             remote,
-            immediate: if self.spec.operation.has_immediate() { self.spec.immediate } else { 0 },
+            immediate: match self.spec.operation {
+                Operation::SendInv => peer.rkey,
+                operation if operation.has_immediate() => self.spec.immediate,
+                _ => 0,
+            },
             signaled: self.spec.signaled,
             solicited: self.spec.solicited,
             fence: false,
@@ -205,6 +209,8 @@ impl Side {
         if !is_requester {
             let immediate = self.spec.operation.has_immediate().then_some(self.spec.immediate);
             expect("immediate", format!("{:x?}", completion.immediate), format!("{immediate:x?}"));
+            let invalidated = (self.spec.operation == Operation::SendInv).then_some(self.report.own.rkey);
+            expect("invalidated key", format!("{:x?}", completion.invalidated), format!("{invalidated:x?}"));
             expect("length", completion.byte_len.to_string(), self.spec.length_bytes.to_string());
         }
         if self.spec.armed && self.report.event.is_none() {

@@ -217,6 +217,7 @@ impl Side {
     fn region_access(&self) -> u32 {
         match (self.role, self.spec.fault) {
             (Role::Responder, Some(Fault::NoRemoteRight)) => ACCESS_LOCAL_WRITE,
+            (Role::Responder, _) if self.spec.operation == Operation::SendInv => ACCESS_LOCAL_WRITE | ACCESS_INVALIDATE,
             (Role::Responder, _) => ACCESS_LOCAL_WRITE | self.remote_right(),
             (Role::Requester, _) if self.spec.operation.fetches() => ACCESS_LOCAL_WRITE,
             (Role::Requester, _) => 0,

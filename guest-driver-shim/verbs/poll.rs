@@ -2,7 +2,7 @@
 
 use super::completion_queue::CompletionQueue;
 use super::{Cqn, Device, Qpn, Result, VerbsError};
-use rnic_abi::completion::{CQE_SOLICITED, CQE_WITH_IMM, CompletionOpcode, CompletionStatus, Cqe};
+use rnic_abi::completion::{CQE_SOLICITED, CQE_WITH_IMM, CQE_WITH_INV, CompletionOpcode, CompletionStatus, Cqe};
 use rnic_abi::limits::NO_OBJECT;
 use serde::Serialize;
 use zerocopy::IntoBytes;
@@ -18,6 +18,8 @@ pub struct WorkCompletion {
     pub status: u8,
     pub byte_len: u32,
     pub immediate: Option<u32>,
+    /// The key that the message took out of use.
+    pub invalidated: Option<u32>,
     pub src_qpn: u32,
     /// Number of the rule that explains a failure.
     pub vendor_err: u32,
@@ -113,6 +115,7 @@ impl Device {
             status: cqe.status,
             byte_len: valid(cqe.byte_len.get()),
             immediate: (flags & CQE_WITH_IMM != 0).then_some(cqe.immediate.get()),
+            invalidated: (flags & CQE_WITH_INV != 0).then_some(cqe.immediate.get()),
             src_qpn: valid(cqe.src_qpn.get()),
             vendor_err: cqe.vendor_err.get(),
             solicited: flags & CQE_SOLICITED != 0,

@@ -75,7 +75,7 @@ pub struct SendRequest<'a> {
     pub payload: Payload<'a>,
     /// For WRITE, WRITE_IMM, READ and atomics, and only there.
     pub remote: Option<Remote>,
-    /// For the opcodes with immediate data.
+    /// For the opcodes with immediate data; for SEND_INV the peer's key and for LOCAL_INV the own key to invalidate.
     pub immediate: u32,
     pub signaled: bool,
     pub solicited: bool,

@@ -22,6 +22,7 @@ fn spec(options: &DemoOptions, role: Role) -> TransactionSpec {
             Op::WriteImm => transaction::Operation::WriteImm,
             Op::Send => transaction::Operation::Send,
             Op::SendImm => transaction::Operation::SendImm,
+            Op::SendInv => transaction::Operation::SendInv,
             Op::Read => transaction::Operation::Read,
             Op::CompareSwap => transaction::Operation::CompareSwap,
             Op::FetchAdd => transaction::Operation::FetchAdd,

@@ -22,6 +22,8 @@ pub enum Op {
     Send,
     #[value(name = "send_imm")]
     SendImm,
+    #[value(name = "send_inv")]
+    SendInv,
     Read,
     #[value(name = "cmp_swap")]
     CompareSwap,
@@ -64,6 +66,7 @@ impl Op {
             Self::WriteImm => "RDMA_WRITE_WITH_IMM",
             Self::Send => "SEND",
             Self::SendImm => "SEND_WITH_IMM",
+            Self::SendInv => "SEND_WITH_INV",
             Self::Read => "RDMA_READ",
             Self::CompareSwap => "CMP_SWAP",
             Self::FetchAdd => "FETCH_ADD",

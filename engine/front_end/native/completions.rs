@@ -27,6 +27,8 @@ fn opcode(kind: CompletionKind) -> CompletionOpcode {
     match kind {
         CompletionKind::Sent(Operation::Send) => CompletionOpcode::SEND,
         CompletionKind::Sent(Operation::SendImm) => CompletionOpcode::SEND_IMM,
+        CompletionKind::Sent(Operation::SendInv) => CompletionOpcode::SEND_INV,
+        CompletionKind::Sent(Operation::LocalInv) => CompletionOpcode::LOCAL_INV,
         CompletionKind::Sent(Operation::Write) => CompletionOpcode::WRITE,
         CompletionKind::Sent(Operation::WriteImm) => CompletionOpcode::WRITE_IMM,
         CompletionKind::Sent(Operation::Read) => CompletionOpcode::READ,
@@ -39,11 +41,12 @@ fn opcode(kind: CompletionKind) -> CompletionOpcode {
 }
 
 pub(super) fn encode_completion(completion: &Completion, now_ns: u64, phase: bool, out: &mut [u8]) {
-    let immediate = match completion.kind {
-        CompletionKind::Received { immediate, .. } => immediate,
-        _ => None,
+    let (immediate, invalidated) = match completion.kind {
+        CompletionKind::Received { immediate, invalidated, .. } => (immediate, invalidated),
+        _ => (None, None),
     };
     let with_immediate = if immediate.is_some() { CQE_WITH_IMM } else { 0 };
+    let with_invalidate = if invalidated.is_some() { CQE_WITH_INV } else { 0 };
     let solicited = if completion.solicited { CQE_SOLICITED } else { 0 };
     let mut cqe = Cqe::zeroed();
     cqe.qpn = completion.qpn.0.into();
@@ -51,10 +54,10 @@ pub(super) fn encode_completion(completion: &Completion, now_ns: u64, phase: boo
     cqe.opcode = opcode(completion.kind).0;
     cqe.status = status(completion.status).0;
     cqe.byte_len = completion.length_bytes.into();
-    cqe.immediate = immediate.unwrap_or(0).into();
+    cqe.immediate = immediate.or(invalidated.map(|key| key.0)).unwrap_or(0).into();
     cqe.src_qpn = completion.source_qpn.0.into();
     cqe.vendor_err = completion.diagnostic.map_or(0, Diagnostic::number).into();
-    cqe.flags = (with_immediate | solicited).into();
+    cqe.flags = (with_immediate | with_invalidate | solicited).into();
     cqe.time_ns = now_ns.into();
     cqe.phase = (u32::from(phase) * CQE_PHASE).into();
     out.copy_from_slice(cqe.as_bytes());

@@ -59,7 +59,12 @@ impl Registers {
             REG_MAGIC => MAGIC.into(),
             REG_VERSION => u64::from(rnic_abi::VERSION_MAJOR) << 16 | u64::from(rnic_abi::VERSION_MINOR),
             REG_FEATURES => {
-                FEATURE_ROCE_V2 | FEATURE_DOORBELL_LINE | FEATURE_DOORBELL_WQE | FEATURE_READ | FEATURE_ATOMIC
+                FEATURE_ROCE_V2
+                    | FEATURE_DOORBELL_LINE
+                    | FEATURE_DOORBELL_WQE
+                    | FEATURE_READ
+                    | FEATURE_ATOMIC
+                    | FEATURE_INVALIDATE
             }
             REG_STATUS => {
                 bit(view.enabled, STATUS_ENABLED) | bit(view.fatal, STATUS_FATAL) | bit(view.link_up, STATUS_LINK_UP)

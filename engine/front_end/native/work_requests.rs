@@ -19,6 +19,8 @@ fn operation(opcode: u8) -> Option<Operation> {
     Some(match WorkOpcode(opcode) {
         WorkOpcode::SEND => Operation::Send,
         WorkOpcode::SEND_IMM => Operation::SendImm,
+        WorkOpcode::SEND_INV => Operation::SendInv,
+        WorkOpcode::LOCAL_INV => Operation::LocalInv,
         WorkOpcode::WRITE => Operation::Write,
         WorkOpcode::WRITE_IMM => Operation::WriteImm,
         WorkOpcode::READ => Operation::Read,
@@ -65,7 +67,10 @@ pub(super) fn decode_send(expected: Expected, bytes: &[u8]) -> Result<SendWork, 
     if operation.is_atomic() && length != u64::from(ATOMIC_BYTES) {
         return Err(Diagnostic::AtomicLength);
     }
-    let (remote_address, rkey) = remote.unwrap_or_default();
+    if operation.is_local() && segments != 1 {
+        return Err(Diagnostic::WqeLength);
+    }
+    let (remote_address, rkey) = remote.unwrap_or((0, Key(control.immediate.get())));
     Ok(SendWork {
         operation,
         signaled: control.flags & WQE_SIGNALED != 0,
