@@ -10,6 +10,7 @@ use crate::front_end::{Completion, CompletionKind, EventRecord, Status};
 use crate::host::Host;
 use crate::numbers::{Cqn, Qpn};
 use crate::pending::Stop;
+use crate::planted::planted;
 use crate::queues::Arrived;
 use crate::reliability::timer::Timer;
 use crate::wqe_pool::WqeId;
@@ -127,7 +128,8 @@ impl Engine {
             return false;
         }
         let Some(wqe) = self.next_to_flush(host, qpn) else { return false };
-        self.complete_send(host, qpn, wqe, Status::Flushed, Some(Diagnostic::Flushed));
+        let status = if planted("flushed_as_success") { Status::Success } else { Status::Flushed };
+        self.complete_send(host, qpn, wqe, status, Some(Diagnostic::Flushed));
         true
     }
 
@@ -142,7 +144,7 @@ impl Engine {
     /// One receive, behind those whose messages have arrived. Its work request need not be read.
     fn flush_receive(&mut self, host: &mut Host, qpn: Qpn) -> bool {
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return false };
-        if !qp.arrived.is_empty() || qp.rq_consumer == qp.rq_producer {
+        if !qp.arrived.is_empty() || qp.rq_consumer == qp.rq_producer || planted("receives_not_flushed") {
             return false;
         }
         let cqn = qp.receive_cqn;

@@ -1,17 +1,34 @@
-//! Bugs that the hostile bodies must find, in test builds only: a body that misses its bug proves nothing.
+//! Rules that are broken on purpose, in test builds and in builds of mutants only: a test that misses its bug proves
+//! nothing. The product holds a constant.
 
 #[cfg(test)]
 thread_local! {
     static SWITCHED_ON: std::cell::Cell<Option<&'static str>> = const { std::cell::Cell::new(None) };
 }
 
-/// Whether the bug `name` is switched on in this thread.
-#[cfg(test)]
+/// Whether the bug `name` is switched on: by a test for its thread, or in a build of mutants for the whole process.
+#[cfg(any(test, mutants))]
 pub(crate) fn planted(name: &str) -> bool {
-    SWITCHED_ON.get() == Some(name)
+    #[cfg(test)]
+    if SWITCHED_ON.get() == Some(name) {
+        return true;
+    }
+    mutant(name)
 }
 
-#[cfg(not(test))]
+/// A build with `--cfg mutants` breaks the rule that the environment names.
+#[cfg(mutants)]
+fn mutant(name: &str) -> bool {
+    static CHOSEN: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    CHOSEN.get_or_init(|| std::env::var("RNIC_MUTANT").ok()).as_deref() == Some(name)
+}
+
+#[cfg(all(test, not(mutants)))]
+const fn mutant(_: &str) -> bool {
+    false
+}
+
+#[cfg(not(any(test, mutants)))]
 #[inline(always)]
 pub(crate) const fn planted(_: &str) -> bool {
     false

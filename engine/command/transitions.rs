@@ -2,6 +2,7 @@
 
 use crate::context::queue_pair::QpState;
 use crate::context::queue_pair::QpState::*;
+use crate::planted::planted;
 use rnic_abi::command::*;
 
 /// A step of the state machine of an RC queue pair, and the attributes that it requires and allows.
@@ -68,7 +69,8 @@ pub fn check(from: QpState, to: QpState, mask: u32) -> Result<(), Refusal> {
         }
     };
     let missing = required & !mask;
-    let illegal = mask & !(required | optional);
+    let missing = if planted("missing_attributes_accepted") { 0 } else { missing };
+    let illegal = if planted("foreign_attributes_accepted") { 0 } else { mask & !(required | optional) };
     match (missing, illegal) {
         (0, 0) => Ok(()),
         (0, illegal) => Result::Err(Refusal::Illegal(illegal)),

@@ -7,6 +7,7 @@ use crate::host::Host;
 use crate::host_access::HostWrite;
 use crate::numbers::Cqn;
 use crate::pending::{Stop, Waiter};
+use crate::planted::planted;
 use crate::queues::ArmRequest;
 use rnic_abi::Diagnostic;
 use rnic_pcie::{Cause, Class, Origin};
@@ -54,7 +55,7 @@ impl Engine {
                     false => context.producer != context.arm.consumer,
                     true => context.arm.last_solicited.is_some_and(|at| is_after(at, context.arm.consumer)),
                 };
-                if seen {
+                if seen && !planted("unseen_entries_forgotten") {
                     self.fire(host, cqn, &mut context, Cause::Maintenance);
                 }
                 self.store_cq(host, cqn, context);
@@ -81,7 +82,7 @@ impl Engine {
     }
 
     fn fire(&mut self, host: &mut Host, cqn: Cqn, context: &mut CqContext, cause: Cause) {
-        context.arm.armed = false;
+        context.arm.armed = planted("armed_for_ever");
         let event = EventRecord::Completion { cqn: cqn.0, consumer: context.arm.consumer };
         if let Some(eqn) = self.completion_queues.get(cqn).and_then(|cq| cq.eqn) {
             self.post_event(host, eqn, event, cause);
@@ -104,10 +105,10 @@ fn apply(context: &mut CqContext, request: &ArmRequest) -> Result<(), Diagnostic
         Some(last) if context.arm.armed => last,
         Some(last) => (last + 1) & 3,
     };
-    if request.sequence != expected {
+    if request.sequence != expected && !planted("stale_arms_count") {
         return Err(Diagnostic::ArmStale);
     }
-    let downgrade = context.arm.armed && !context.arm.solicited_only;
+    let downgrade = context.arm.armed && !context.arm.solicited_only && !planted("arm_downgrades");
     context.arm.solicited_only = request.solicited_only && !downgrade;
     context.arm.armed = true;
     context.arm.sequence = Some(request.sequence);

@@ -9,6 +9,7 @@ use crate::front_end::{Completion, EventRecord, Status};
 use crate::host::Host;
 use crate::numbers::{Cqn, Qpn};
 use crate::pending::{Awaited, Stop, Waiter};
+use crate::planted::planted;
 use crate::queues::RecordRead;
 use crate::reliability::timer::Timer;
 use rnic_abi::Diagnostic;
@@ -61,6 +62,8 @@ impl Engine {
         let mut context = self.load_cq(host, cqn, cause, waiter)?;
         if context.looks_full() {
             self.read_consumer_record(host, cqn, &mut context, cause)?;
+        } else {
+            self.forget_record(cqn);
         }
         let size = self.front_end.completion_bytes();
         let (offset, phase) = context.next_entry(size);
@@ -74,10 +77,21 @@ impl Engine {
         host.port.write(origin, &range, entry).map_err(|_| Stop::Broken(Diagnostic::CqRingFault))?;
         self.blocks.touch(host.now_ns, Block::CqStorage, cqn.0);
         context.producer = context.producer.wrapping_add(1);
-        let notable = completion.solicited || completion.status != Status::Success;
+        let failed = completion.status != Status::Success && !planted("failures_not_solicited");
+        let notable = completion.solicited || failed;
         self.fire_if_armed(host, cqn, &mut context, notable, cause);
         self.store_cq(host, cqn, context);
         Ok(())
+    }
+
+    /// A record that arrived when an arm had already said more would be an old one by the time it is needed.
+    fn forget_record(&mut self, cqn: Cqn) {
+        if let Some(cq) = self.completion_queues.get_mut(cqn)
+            && matches!(cq.record, RecordRead::Arrived(_))
+            && !planted("old_records_used")
+        {
+            cq.record = RecordRead::Idle;
+        }
     }
 
     /// A queue that looks full is asked for its consumer index, once; if it is full then, it is overrun.
@@ -103,7 +117,11 @@ impl Engine {
             context.consumer = consumer;
         }
         self.store_cq(host, cqn, *context);
-        if context.looks_full() { Err(Stop::Broken(Diagnostic::CqOverrun)) } else { Ok(()) }
+        if context.looks_full() && !planted("full_queue_overwritten") {
+            Err(Stop::Broken(Diagnostic::CqOverrun))
+        } else {
+            Ok(())
+        }
     }
 
     fn fetch_consumer_record(

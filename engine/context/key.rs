@@ -47,10 +47,10 @@ pub enum Refusal {
 impl KeyContext {
     /// Checks an access and gives its offset from the first page's start.
     pub fn check(&self, variant: u8, pdn: Pdn, address: u64, length: u64, right: Right) -> Result<u64, Refusal> {
-        if self.variant != variant || !self.valid {
+        if (self.variant != variant && !planted("key_byte_unchecked")) || !self.valid {
             return Err(Refusal::Invalid);
         }
-        if self.pdn != pdn {
+        if self.pdn != pdn && !planted("protection_domain_unchecked") {
             return Err(Refusal::Pd);
         }
         let granted = match right {
@@ -60,12 +60,17 @@ impl KeyContext {
             Right::RemoteRead => self.access & ACCESS_REMOTE_READ != 0,
             Right::RemoteAtomic => self.access & ACCESS_REMOTE_ATOMIC != 0,
         };
-        if !granted {
+        if !granted && !planted("key_rights_unchecked") {
             return Err(Refusal::Right);
         }
         let offset = address.checked_sub(self.start).ok_or(Refusal::Range)?;
         match offset.checked_add(length) {
-            Some(end) if end <= self.length_bytes || planted("key_range_unchecked") => Ok(offset + self.lead()),
+            Some(end)
+                if end <= self.length_bytes + u64::from(planted("key_end_off_by_one"))
+                    || planted("key_range_unchecked") =>
+            {
+                Ok(offset + self.lead())
+            }
             _ => Err(Refusal::Range),
         }
     }

@@ -37,7 +37,8 @@ impl Engine {
         if msn.is_after(context.requester.message_count) {
             self.msn_disagrees(host, qpn, msn);
         }
-        let next = if matches!(syndrome, Syndrome::Ack { .. }) { psn.next() } else { psn };
+        let whole = matches!(syndrome, Syndrome::Ack { .. }) && !planted("acknowledgement_short_by_one");
+        let next = if whole { psn.next() } else { psn };
         let awaited = self.awaited_psn(qpn, context).filter(|_| !planted("passed_over_reads_complete"));
         if let Some(awaited) = awaited.filter(|awaited| next.is_after(*awaited)) {
             if !matches!(syndrome, Syndrome::Reserved(_)) {
@@ -47,13 +48,18 @@ impl Engine {
             return;
         }
         match syndrome {
+            Syndrome::Ack { .. }
+                if planted("acknowledgement_of_one_packet_only") && next != context.requester.unacked_psn.next() => {}
             Syndrome::Ack { .. } => self.advance(host, qpn, context, next, msn),
             Syndrome::RnrNak { timer } => {
                 self.advance(host, qpn, context, psn, msn);
                 self.receiver_not_ready(host, qpn, context, psn, timer);
             }
             Syndrome::Nak { code } => {
-                self.advance(host, qpn, context, psn, msn);
+                if !planted("nak_acknowledges_nothing") {
+                    let through = if planted("nak_acknowledges_its_own_packet") { psn.next() } else { psn };
+                    self.advance(host, qpn, context, through, msn);
+                }
                 self.refused(host, qpn, context, psn, code);
             }
             // A class that the specification reserves says nothing.
@@ -72,8 +78,10 @@ impl Engine {
         if next.compare(context.requester.unacked_psn) > 0 {
             context.requester.unacked_psn = next;
             context.requester.response_gap = false;
-            context.requester.retries_left = context.requester.retry_cnt;
-            context.requester.rnr_retries_left = context.requester.rnr_retry;
+            if !planted("retries_not_reloaded") {
+                context.requester.retries_left = context.requester.retry_cnt;
+                context.requester.rnr_retries_left = context.requester.rnr_retry;
+            }
             if context.requester.send_psn.is_before(next) {
                 // What was to be sent again has arrived.
                 self.recall(qpn);
@@ -106,7 +114,9 @@ impl Engine {
 
     fn restart_or_disarm(&mut self, host: &mut Host, qpn: Qpn, context: &QpContext) {
         if context.requester.unacked_psn == context.requester.fresh_psn {
-            self.stop_retry_timer(host, qpn);
+            if !planted("timer_runs_when_idle") {
+                self.stop_retry_timer(host, qpn);
+            }
         } else {
             self.start_retry_timer(host, qpn, context);
         }
@@ -142,15 +152,16 @@ impl Engine {
             return;
         }
         let half = &mut context.requester;
-        if half.rnr_retry != RNR_RETRY_INFINITE {
+        if half.rnr_retry != RNR_RETRY_INFINITE || planted("rnr_retry_7_is_finite") {
             if half.rnr_retries_left == 0 {
                 self.counters.retry_rnr_exceeded_err += 1;
                 self.diagnose(host.now_ns, Diagnostic::RnrRetryExceeded, qpn.0, psn.get().into());
                 return self.fail_oldest(host, qpn, context, Status::RnrRetryExceeded, Diagnostic::RnrRetryExceeded);
             }
-            half.rnr_retries_left -= 1;
+            half.rnr_retries_left -= u8::from(!planted("rnr_retries_uncounted"));
         }
-        let until = host.now_ns.saturating_add(timer.delay_ns());
+        let delay_ns = if planted("receiver_not_awaited") { 1 } else { timer.delay_ns() };
+        let until = host.now_ns.saturating_add(delay_ns);
         self.go_back(qpn, context, psn);
         self.stop_retry_timer(host, qpn);
         self.start_timer(qpn, Timer::Rnr, until);
@@ -160,6 +171,9 @@ impl Engine {
         let (status, diagnostic) = match code {
             NakCode::PSN_SEQUENCE_ERROR => return self.sequence_refused(host, qpn, context, psn),
             NakCode::INVALID_REQUEST => (Status::RemoteInvalidRequest, Diagnostic::RemoteInvalidRequest),
+            NakCode::REMOTE_ACCESS_ERROR if planted("access_error_as_operation_error") => {
+                (Status::RemoteOperation, Diagnostic::RemoteAccessError)
+            }
             NakCode::REMOTE_ACCESS_ERROR => (Status::RemoteAccess, Diagnostic::RemoteAccessError),
             NakCode::REMOTE_OPERATIONAL_ERROR => (Status::RemoteOperation, Diagnostic::RemoteOperationalError),
             // Nothing that a reliable connection knows.
@@ -177,7 +191,7 @@ impl Engine {
         if context.requester.retries_left == 0 {
             return self.retries_exceeded(host, qpn, context);
         }
-        context.requester.retries_left -= 1;
+        context.requester.retries_left -= u8::from(!planted("sequence_naks_uncounted"));
         self.go_back(qpn, context, psn);
         self.start_retry_timer(host, qpn, context);
     }
@@ -199,7 +213,10 @@ impl Engine {
             Ok(work) => (CompletionKind::Sent(work.operation), work.signaled, work.length_bytes),
             Err(_) => (CompletionKind::Unknown, true, 0),
         };
-        if status == Status::Success && !signaled && !qp.signal_all {
+        if status == Status::Success && !signaled && !qp.signal_all && !planted("unsignaled_requests_complete") {
+            return;
+        }
+        if status != Status::Success && !signaled && planted("unsignaled_failures_in_silence") {
             return;
         }
         let completion = Completion {

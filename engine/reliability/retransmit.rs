@@ -6,6 +6,7 @@ use crate::front_end::Status;
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::{Stop, Waiter};
+use crate::planted::planted;
 use crate::reliability::timer::Timer;
 use rnic_abi::Diagnostic;
 use rnic_pcie::Cause;
@@ -27,12 +28,16 @@ impl Engine {
         if !context.state.requests_outstanding() || !outstanding {
             return;
         }
-        if context.requester.retries_left == 0 {
+        if context.requester.retries_left == 0
+            && !(planted("retry_cnt_7_is_infinite") && context.requester.retry_cnt == 7)
+        {
             self.retries_exceeded(host, qpn, &mut context);
         } else {
-            context.requester.retries_left -= 1;
+            context.requester.retries_left =
+                context.requester.retries_left.saturating_sub(u8::from(!planted("timeouts_uncounted")));
             context.requester.response_gap = false;
-            let from = context.requester.unacked_psn;
+            let unacked = context.requester.unacked_psn;
+            let from = if planted("timeout_skips_the_oldest") { unacked.next() } else { unacked };
             self.go_back(qpn, &mut context, from);
             self.start_retry_timer(host, qpn, &context);
         }

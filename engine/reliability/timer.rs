@@ -9,6 +9,7 @@ use crate::context::queue_pair::{QpContext, Requester};
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::numbers::Qpn;
+use crate::planted::planted;
 use std::collections::BTreeSet;
 
 /// What a deadline is for.
@@ -116,7 +117,8 @@ impl TimerTable {
 
 /// The local ACK timeout; none for code 0.
 pub(crate) fn ack_timeout_ns(requester: &Requester) -> Option<u64> {
-    (requester.timeout > 0).then(|| 4096 << requester.timeout)
+    let base_ns = if planted("timeout_base_halved") { 2048 } else { 4096 };
+    (requester.timeout > 0 || planted("timeout_0_expires")).then(|| base_ns << requester.timeout)
 }
 
 impl Engine {

@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::{Awaited, Stop};
+use crate::planted::planted;
 use crate::queues::AtomicRead;
 use crate::reliability::reply::Reply;
 use rnic_abi::Diagnostic;
@@ -28,7 +29,7 @@ pub(crate) enum Modify {
 impl Modify {
     fn apply(self, word: u64) -> u64 {
         match self {
-            Self::CompareSwap { compare, swap } if word == compare => swap,
+            Self::CompareSwap { compare, swap } if word == compare || planted("swap_without_compare") => swap,
             Self::CompareSwap { .. } => word,
             Self::FetchAdd { add } => word.wrapping_add(add),
         }

@@ -7,6 +7,7 @@ use crate::front_end::{Completion, CompletionKind, Status};
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::Stop;
+use crate::planted::planted;
 use crate::queues::Arrived;
 use rnic_pcie::{Cause, DmaTag};
 
@@ -25,9 +26,17 @@ impl Engine {
         let completion = Completion {
             qpn,
             wqe_index: index,
-            kind: CompletionKind::Received { immediate: arrival.immediate, invalidated: arrival.invalidate, by_write },
+            kind: CompletionKind::Received {
+                immediate: arrival.immediate.filter(|_| !planted("immediate_lost")),
+                invalidated: arrival.invalidate,
+                by_write: by_write && !planted("writes_complete_as_sends"),
+            },
             status: Status::Success,
-            length_bytes: (arrival.offset + u64::from(arrival.length_bytes)) as u32,
+            length_bytes: if planted("length_of_the_last_packet") {
+                arrival.length_bytes
+            } else {
+                (arrival.offset + u64::from(arrival.length_bytes)) as u32
+            },
             source_qpn: context.dest_qpn,
             solicited: arrival.solicited,
             diagnostic: None,

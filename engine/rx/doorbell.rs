@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::host_access::HostWrite;
 use crate::numbers::Qpn;
+use crate::planted::planted;
 use rnic_abi::Diagnostic;
 use rnic_pcie::{Cause, Class, Origin};
 
@@ -13,7 +14,7 @@ impl Engine {
         access.count(host, Origin::new(Class::RecvDoorbell, Cause::Maintenance));
         match self.accept_receive_doorbell(page, qpn, producer) {
             // Receives that are posted in the error state complete flushed.
-            Ok(QpState::Err) => self.flush(host, qpn),
+            Ok(QpState::Err) if !planted("receives_in_error_not_flushed") => self.flush(host, qpn),
             Ok(_) => {}
             Err(diagnostic) => self.diagnose(host.now_ns, diagnostic, qpn.0, producer.into()),
         }

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::numbers::{Key, Qpn};
 use crate::pending::{Stop, Waiter};
+use crate::planted::planted;
 use crate::reliability::reply::{Again, ReadReply};
 use rnic_pcie::Cause;
 use rnic_wire::{Operation, ParsedPacket, Psn, Reth};
@@ -26,7 +27,10 @@ impl Engine {
             Operation::ReadRequest => self.read_again(host, qpn, context, psn, &packet.headers.extension.reth)?,
             Operation::CompareSwap | Operation::FetchAdd => self.atomic_again(host, qpn, context, psn)?,
             _ => {
-                self.owe_ack(host, qpn, context, context.responder.expected_psn.subtract(1));
+                if !planted("duplicate_in_silence") {
+                    let behind = if planted("duplicate_acknowledges_too_much") { 0 } else { 1 };
+                    self.owe_ack(host, qpn, context, context.responder.expected_psn.subtract(behind));
+                }
                 true
             }
         };
@@ -54,9 +58,9 @@ impl Engine {
         let Some(read) = remembered.read_at(psn, mtu) else { return Ok(false) };
         let skipped = u64::from(psn.distance_from(read.first_psn)) * u64::from(mtu);
         let (address, rkey, length_bytes) = (reth.virtual_address, Key(reth.remote_key), reth.dma_length);
-        let inside = address == read.address.wrapping_add(skipped)
+        let inside = (address == read.address.wrapping_add(skipped) || planted("duplicate_read_anywhere"))
             && skipped + u64::from(length_bytes) <= u64::from(read.length_bytes)
-            && rkey == read.rkey;
+            && (rkey == read.rkey || planted("duplicate_read_of_any_rkey"));
         if !inside {
             return Ok(false);
         }

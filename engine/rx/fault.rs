@@ -2,6 +2,7 @@
 
 use crate::front_end::{EventRecord, Status};
 use crate::numbers::Qpn;
+use crate::planted::planted;
 use rnic_abi::Diagnostic;
 use rnic_wire::NakCode;
 
@@ -54,6 +55,9 @@ impl Fault {
             Self::LocalProtection(rule) => (Some(operational), Some(Status::LocalProtection), Tells::Fatal, rule),
             Self::LocalOperation(rule) => (Some(operational), Some(Status::LocalQpOperation), Tells::Fatal, rule),
         };
+        let nak = nak.map(|nak| if planted("every_refusal_is_an_access_error") { access } else { nak });
+        let receive_status = receive_status.filter(|_| !planted("failed_receive_in_silence"));
+        let tells = if planted("every_refusal_is_fatal") { Tells::Fatal } else { tells };
         Consequence { nak, receive_status, tells, diagnostic }
     }
 }

@@ -6,6 +6,7 @@ use super::atomic_reply::Modify;
 use super::fault::Fault;
 use crate::context::queue_pair::{Inbound, QpContext};
 use crate::numbers::Key;
+use crate::planted::planted;
 use crate::rx::psn_check::InSequence;
 use rnic_abi::Diagnostic;
 use rnic_abi::command::{ACCESS_REMOTE_ATOMIC, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE};
@@ -70,8 +71,9 @@ pub(crate) fn check(context: &QpContext, in_sequence: &InSequence<'_, '_>) -> Re
     let length_bytes = if matches!(message, Message::Atomic { .. }) { ATOMIC_BYTES } else { payload_bytes };
     let immediate =
         info.headers.contains(Headers::IMMDT).then(|| u32::from_be_bytes(packet.headers.extension.immdt.immediate));
-    let invalidate = info.headers.contains(Headers::IETH).then(|| Key(packet.headers.extension.ieth.remote_key));
-    let solicited = last && packet.headers.bth.solicited_event;
+    let invalidate = info.headers.contains(Headers::IETH).then_some(Key(packet.headers.extension.ieth.remote_key));
+    let solicited = (last || planted("solicited_anywhere")) && packet.headers.bth.solicited_event;
+    let solicited = solicited && !planted("solicited_never");
     Ok(Arrival { message, offset, length_bytes, first, last, immediate, invalidate, solicited })
 }
 
@@ -106,7 +108,7 @@ fn message_of(
         (Operation::CompareSwap | Operation::FetchAdd, true, Inbound::None) => {
             allowed(context, ACCESS_REMOTE_ATOMIC)?;
             let atomic = &extension.atomic_eth;
-            if !atomic.virtual_address.is_multiple_of(ATOMIC_BYTES.into()) {
+            if !atomic.virtual_address.is_multiple_of(ATOMIC_BYTES.into()) && !planted("atomics_unaligned") {
                 return Err(Fault::InvalidRequest(Diagnostic::AtomicAlignment));
             }
             let modify = match operation {
@@ -128,8 +130,8 @@ fn message_of(
 }
 
 /// The queue pair grants the right; the key is another matter.
-const fn allowed(context: &QpContext, right: u32) -> Result<(), Fault> {
-    if context.access & right == 0 { Err(INVALID) } else { Ok(()) }
+fn allowed(context: &QpContext, right: u32) -> Result<(), Fault> {
+    if context.access & right == 0 && !planted("queue_pair_rights_unchecked") { Err(INVALID) } else { Ok(()) }
 }
 
 /// First and middle packets are full, and so have no pad (what is padded was whole words when it was parsed); a last one holds something; a WRITE's bytes are as many as its RETH says.
@@ -143,9 +145,9 @@ fn check_length(
 ) -> Result<(), Fault> {
     let mtu = context.path_mtu_bytes();
     let fits = match (first, last) {
-        (_, false) => length == mtu,
+        (_, false) => length == mtu || planted("short_middle_packets"),
         (true, true) => length <= mtu,
-        (false, true) => (1..=mtu).contains(&length),
+        (false, true) => (1..=mtu).contains(&length) || (length == 0 && planted("empty_last_packets")),
     };
     let end = offset + u64::from(length);
     let total = match message {
@@ -155,8 +157,10 @@ fn check_length(
             length == 0 && *length_bytes <= MAX_MESSAGE_BYTES && context.packets_of(*length_bytes) < psn::MODULUS / 2
         }
         Message::Atomic { .. } => length == 0,
-        Message::Write { length_bytes, .. } if *length_bytes > MAX_MESSAGE_BYTES => false,
-        Message::Write { length_bytes, .. } if last => end == u64::from(*length_bytes),
+        Message::Write { length_bytes, .. } if *length_bytes > MAX_MESSAGE_BYTES => {
+            planted("writes_beyond_the_longest")
+        }
+        Message::Write { length_bytes, .. } if last => end == u64::from(*length_bytes) || planted("short_writes"),
         Message::Write { length_bytes, .. } => end <= u64::from(*length_bytes),
     };
     if fits && total { Ok(()) } else { Err(INVALID) }

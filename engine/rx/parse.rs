@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::{Stop, Waiter};
+use crate::planted::planted;
 use crate::queues::AtomicRead;
 use rnic_pcie::Cause;
 use rnic_wire::bth::DEFAULT_PARTITION_KEY;
@@ -78,7 +79,7 @@ impl Engine {
             self.counters.rx_dropped_no_qp += 1;
             return None;
         };
-        if !qp.state.receives() {
+        if !qp.state.receives() && !planted("packets_in_any_state") {
             self.counters.rx_dropped_state += 1;
             return None;
         }
@@ -87,7 +88,7 @@ impl Engine {
             return None;
         }
         // Bit 15 is membership; a full member talks to anybody of the partition.
-        if bth.partition_key & 0x7fff != DEFAULT_PARTITION_KEY & 0x7fff {
+        if bth.partition_key & 0x7fff != DEFAULT_PARTITION_KEY & 0x7fff && !planted("partition_key_unchecked") {
             self.counters.rx_bad_pkey += 1;
             return None;
         }
@@ -125,7 +126,7 @@ impl Engine {
                 return Ok(());
             }
         };
-        if !self.addressed(&context, &packet.headers.network) {
+        if !self.addressed(&context, &packet.headers.network) && !planted("packets_from_anybody") {
             self.counters.rx_dropped_address += 1;
             return Ok(());
         }

@@ -26,29 +26,33 @@ impl Engine {
     ) -> Result<Option<InSequence<'a, 'b>>, Stop> {
         self.blocks.touch(host.now_ns, Block::RxPsnCheck, qpn.0);
         let expected = context.responder.expected_psn;
-        match packet.headers.bth.psn.compare(expected) {
+        let psn = packet.headers.bth.psn;
+        let as_numbers = psn.get().cast_signed() - expected.get().cast_signed();
+        let distance = if planted("psns_compared_as_numbers") { as_numbers } else { psn.compare(expected) };
+        match distance {
             0 => Ok(Some(InSequence(packet))),
-            ahead if ahead > 0 => {
+            ahead if ahead > 0 && !planted("gap_executed") => {
                 self.counters.out_of_seq_request += 1;
                 // One NAK for a gap: everything until it closes is dropped in silence.
-                if !context.responder.nak_outstanding {
+                if !context.responder.nak_outstanding || planted("second_nak_for_a_gap") {
                     context.responder.nak_outstanding = true;
                     self.counters.send_seq_err += 1;
                     let syndrome = Syndrome::Nak { code: NakCode::PSN_SEQUENCE_ERROR };
-                    self.owe(host, qpn, context, expected, syndrome);
+                    let named = if planted("nak_names_the_packet_behind") { expected.next() } else { expected };
+                    self.owe(host, qpn, context, named, syndrome);
                 }
                 Ok(None)
             }
-            _ if planted("duplicates_executed") => Ok(Some(InSequence(packet))),
+            _ if planted("duplicates_executed") || planted("gap_executed") => Ok(Some(InSequence(packet))),
             _ => self.duplicate(host, qpn, context, packet).map(|()| None),
         }
     }
 
     /// The first valid packet in RTR tells the driver that the peer is there.
     pub(crate) fn note_established(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext) {
-        if !context.responder.communication_established {
+        if !context.responder.communication_established || planted("established_again_and_again") {
             context.responder.communication_established = true;
-            if context.state == QpState::Rtr {
+            if context.state == QpState::Rtr && !planted("established_in_silence") {
                 self.async_event(host, EventRecord::CommunicationEstablished { qpn: qpn.0 }, Cause::Maintenance);
             }
         }

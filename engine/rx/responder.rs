@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::{Stop, Waiter};
+use crate::planted::planted;
 use rnic_abi::Diagnostic;
 use rnic_pcie::Cause;
 use rnic_wire::{ParsedPacket, Psn, RnrTimer, Syndrome};
@@ -81,12 +82,18 @@ impl Engine {
         arrival: &Arrival,
     ) -> Result<(), Stop> {
         let psn = packet.headers.bth.psn;
-        let needs_receive = (arrival.message == Message::Send && arrival.first) || arrival.completes_receive();
+        let needs_receive = (arrival.message == Message::Send && arrival.first)
+            || arrival.completes_receive()
+            || planted("every_packet_needs_a_receive");
+        if needs_receive && !self.receive_posted(qpn) && planted("receiver_not_ready_in_silence") {
+            return Ok(());
+        }
         if needs_receive && !self.receive_posted(qpn) {
             self.counters.send_rnr_err += 1;
             // What follows is out of sequence because of this: it is dropped in silence.
-            context.responder.nak_outstanding = true;
-            let timer = RnrTimer::new(context.responder.min_rnr_timer);
+            context.responder.nak_outstanding = !planted("nak_behind_receiver_not_ready");
+            let timer =
+                RnrTimer::new(if planted("rnr_timer_of_its_own") { 1 } else { context.responder.min_rnr_timer });
             self.owe(host, qpn, context, psn, Syndrome::RnrNak { timer });
             return Ok(());
         }
@@ -117,6 +124,9 @@ impl Engine {
             }
             return Err(Stop::Blocked);
         }
+        if planted("completion_before_payload") && arrival.completes_receive() {
+            self.message_arrived(host, qpn, context, arrival, None);
+        }
         self.scatter(host, qpn, &authorized, packet.payload, cause);
         if let Some(Err(stop)) = invalidatable {
             let diagnostic =
@@ -129,10 +139,10 @@ impl Engine {
             _ => None,
         };
         self.advance_responder(context, arrival);
-        if packet.headers.bth.ack_req {
+        if packet.headers.bth.ack_req && !planted("request_for_acknowledgement_ignored") {
             self.owe_ack(host, qpn, context, psn);
         }
-        if arrival.completes_receive() {
+        if arrival.completes_receive() && !planted("completion_before_payload") {
             self.message_arrived(host, qpn, context, arrival, barrier);
         }
         Ok(())
@@ -143,10 +153,18 @@ impl Engine {
         let half = &mut context.responder;
         if arrival.last {
             self.counters.executed_messages += 1;
-            return half.message_arrived(1);
+            let msn = half.msn;
+            half.message_arrived(1);
+            if planted("msn_stands_still") {
+                half.msn = msn;
+            }
+            return;
         }
         half.expected_psn = half.expected_psn.next();
-        half.nak_outstanding = false;
+        half.nak_outstanding &= planted("nak_outstanding_for_ever");
+        if planted("msn_counts_packets") {
+            half.msn = half.msn.next();
+        }
         let received = arrival.offset + u64::from(arrival.length_bytes);
         half.inbound = match arrival.message {
             Message::Send => Inbound::Send { received_bytes: received },
@@ -182,7 +200,9 @@ impl Engine {
         }
         // The peer hears of its fault behind the answers of what it asked for before.
         let replies = self.queue_pairs.get_mut(qpn).map(|qp| std::mem::take(&mut qp.replies));
-        self.enter_error(host, qpn, context, consequence.event(qpn));
+        if !planted("refusal_without_error_state") {
+            self.enter_error(host, qpn, context, consequence.event(qpn));
+        }
         if let (Some(qp), Some(replies)) = (self.queue_pairs.get_mut(qpn), replies) {
             qp.replies = replies;
         }

@@ -77,6 +77,26 @@ fn a_full_queue_is_asked_once_and_then_overrun() {
 }
 
 #[test]
+fn a_record_that_an_arm_made_needless_is_not_used_later() {
+    let mut fabric = fabric_of(2);
+    send(&mut fabric, 4);
+    assert!((0..2).all(|_| fabric.a.poll().is_some()));
+    fabric.a.port.hold = Box::new(|origin, _| origin.class == Class::RecordFetch);
+    send(&mut fabric, 1);
+    assert_eq!(fabric.a.port.held.len(), 1, "the queue looks full, and its record is on its way");
+    // The arm says as much as the record will.
+    fabric.a.ring(doorbell::DB_CQ_ARM, doorbell::cq_arm(3, 2, 1, false));
+    fabric.a.settle();
+    fabric.a.port.hold = Box::new(|_, _| false);
+    assert_eq!(fabric.a.completions().len(), 3);
+    for _ in 0..3 {
+        send(&mut fabric, 1);
+        assert_eq!(fabric.a.completions().len(), 1, "an old record would make the queue overrun");
+    }
+    assert_eq!(fabric.a.diagnostics(), [""; 0]);
+}
+
+#[test]
 fn a_record_that_says_nonsense_says_nothing() {
     let mut fabric = fabric_of(2);
     send(&mut fabric, 4);

@@ -12,6 +12,7 @@ use crate::front_end::{Body, ScatterList};
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::{Stop, Waiter};
+use crate::planted::planted;
 use rnic_abi::Diagnostic;
 
 impl Engine {
@@ -29,7 +30,7 @@ impl Engine {
         let kept = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.transmit_plan.take());
         let mut plan = kept.map_or_else(Plan::default, |plan| *plan);
         let mut resolved = Ok(());
-        if segment.first {
+        if segment.first && !planted("elements_checked_packet_by_packet") {
             resolved = self.check_elements(host, &elements, &accessor, &mut plan);
         }
         if resolved.is_ok() {

@@ -9,6 +9,7 @@ use crate::front_end::Operation;
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::Stop;
+use crate::planted::planted;
 use crate::reliability::ResponseDue;
 use crate::reliability::reply::ReplyPacket;
 use rnic_abi::Diagnostic;
@@ -60,8 +61,9 @@ impl Engine {
         let solicits = work.operation != Operation::Write && !work.operation.awaits_response();
         let in_message = segment.psn.compare(segment.first_psn) as u32 + 1;
         let bth = Bth {
-            solicited_event: segment.last && work.solicited && solicits,
-            ack_req: segment.last || in_message.is_multiple_of(ACK_REQUEST_PACKETS),
+            solicited_event: (segment.last || planted("solicited_in_every_packet")) && work.solicited && solicits,
+            ack_req: (segment.last && !planted("last_packet_asks_for_nothing"))
+                || in_message.is_multiple_of(ACK_REQUEST_PACKETS),
             ..bth(segment.opcode, context, segment.psn)
         };
         let headers = self.headers(qpn, context, bth, extension)?;

@@ -51,7 +51,7 @@ pub fn parse(frame: &[u8], check: IcrcCheck) -> Result<ParsedPacket<'_>, Drop> {
 
     let (layout, extension_and_payload) = bth::Layout::ref_from_prefix(transport).map_err(|_| runt)?;
     let version = layout.transport_version();
-    if version != 0 {
+    if version != 0 && !planted("transport_version_unchecked") {
         return Err(Drop::BadTransportVersion { version });
     }
     if check == IcrcCheck::Verify {
@@ -114,7 +114,7 @@ fn verify_icrc(network: &Network, packet: &[u8], field: &[u8]) -> Result<(), Dro
     };
     let computed = icrc::compute(encapsulation, packet).unwrap_or_default();
     let found = field.first_chunk().map_or(!computed, |bytes| u32::from_le_bytes(*bytes));
-    if found == computed { Ok(()) } else { Err(Drop::BadIcrc { found, computed }) }
+    if found == computed || planted("icrc_unchecked") { Ok(()) } else { Err(Drop::BadIcrc { found, computed }) }
 }
 
 /// The headers that the opcode calls for, then the payload without its pad.

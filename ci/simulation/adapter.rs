@@ -1,0 +1,288 @@
+//! One adapter of the fabric: engine, link, configuration space and switch port, as a device has them, with the time
+//! as an argument and host memory that answers when the plan says so.
+
+use crate::plan::Memory;
+use crate::random::Random;
+use rnic_abi::doorbell::{DB_SEND_LINE_0, DB_SEND_LINE_1, DB_SEND_WQE_0, DB_SEND_WQE_1, DOORBELL_PAGE_BYTES};
+use rnic_abi::registers::{BAR_DOORBELLS, BAR_REGISTERS};
+use rnic_engine::{Engine, EngineConfig, HostWrite};
+use rnic_pcie::config_space::{ConfigDescription, ConfigSpace};
+use rnic_pcie::dma_window::Permissions;
+use rnic_pcie::write_combine::{LineOffsets, WriteCombiner, Writes};
+use rnic_pcie::{Cause, Class, DmaFault, DmaPort, DmaTag, Link, Observed, Revocation, Verdict};
+use rnic_shim::backings::in_process::InProcessDevice;
+use rnic_switch::Port;
+use rnic_wire::{Frame, IcrcState, is_roce};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+const LINE_TIMEOUT_NS: u64 = 1_000_000;
+
+/// What the read policy tells of what it did.
+#[derive(Debug, Default)]
+struct Decisions {
+    held: u64,
+    faults: Vec<Cause>,
+}
+
+pub struct Adapter {
+    pub engine: Engine,
+    pub link: Link,
+    pub port: Port,
+    config: ConfigSpace,
+    combiner: WriteCombiner,
+    now_ns: u64,
+    memory: Memory,
+    random: Random,
+    decisions: Arc<Mutex<Decisions>>,
+    seen_held: u64,
+    releases: BTreeMap<DmaTag, u64>,
+    pub held_reads: u64,
+    pub failed_reads: u64,
+    /// Doorbells and other posted stores that the driver made.
+    pub stores: u64,
+}
+
+impl Adapter {
+    pub fn new(config: EngineConfig, port: Port, memory: Memory, mut random: Random) -> Self {
+        let doorbell_bytes = u64::from(config.doorbell_pages) * u64::from(DOORBELL_PAGE_BYTES);
+        let space = ConfigSpace::new(&ConfigDescription::rnic(config.mac, config.vectors, doorbell_bytes));
+        let lines = [DB_SEND_LINE_0, DB_SEND_LINE_1, DB_SEND_WQE_0, DB_SEND_WQE_1].map(|offset| offset as u16);
+        let mut adapter = Self {
+            link: Link::new(space.link_settings(), config.vectors),
+            engine: Engine::new(config),
+            port,
+            config: space,
+            combiner: WriteCombiner::new(LineOffsets::new(DOORBELL_PAGE_BYTES.into(), &lines), LINE_TIMEOUT_NS),
+            now_ns: 0,
+            memory: Memory::default(),
+            random: random.fork(),
+            decisions: Arc::default(),
+            seen_held: 0,
+            releases: BTreeMap::new(),
+            held_reads: 0,
+            failed_reads: 0,
+            stores: 0,
+        };
+        adapter.set_memory(memory);
+        adapter
+    }
+
+    /// From now on host memory answers like this. What is held comes back in its time.
+    pub fn set_memory(&mut self, memory: Memory) {
+        self.memory = memory;
+        if memory.hold == 0 && memory.faults == 0 {
+            return self.link.set_read_policy(None);
+        }
+        let (mut random, decisions) = (self.random.fork(), Arc::clone(&self.decisions));
+        self.link.set_read_policy(Some(Box::new(move |origin, _| {
+            let mut decisions = decisions.lock().unwrap_or_else(PoisonError::into_inner);
+            // Only what fails one queue pair: a command ring that does not answer is another story.
+            let may_fail = matches!(origin.class, Class::PayloadRead | Class::WqeFetch | Class::RecvWqeFetch);
+            if may_fail && random.per_million(memory.faults) {
+                decisions.faults.push(origin.cause);
+                return Verdict::Fault(DmaFault::CompleterAbort);
+            }
+            if random.per_million(memory.hold) {
+                decisions.held += 1;
+                return Verdict::Hold;
+            }
+            Verdict::Now
+        })));
+    }
+
+    /// Causes whose reads were refused since the last call.
+    pub fn take_faults(&mut self) -> Vec<Cause> {
+        let faults = std::mem::take(&mut self.decisions.lock().unwrap_or_else(PoisonError::into_inner).faults);
+        self.failed_reads += faults.len() as u64;
+        faults
+    }
+
+    pub fn set_time(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        self.link.set_time(now_ns);
+    }
+
+    /// Timers, and reads that come back. True when something happened.
+    pub fn run_time(&mut self) -> bool {
+        let mut any = false;
+        if self.engine.poll_timeout().is_some_and(|due| due <= self.now_ns) {
+            self.engine.handle_timeout(self.now_ns, &mut self.link);
+            any = true;
+        }
+        if self.combiner.deadline_ns().is_some_and(|due| due <= self.now_ns) {
+            let writes = self.combiner.expire(self.now_ns);
+            self.deliver(BAR_DOORBELLS, &writes);
+        }
+        let now_ns = self.now_ns;
+        any | self.release_reads(|due| due <= now_ns)
+    }
+
+    /// Lets reads go that are due, in the order of their tags, and the engine have what came of it.
+    fn release_reads(&mut self, is_due: impl Fn(u64) -> bool) -> bool {
+        self.note_held();
+        if self.releases.is_empty() {
+            return self.deliver_completions();
+        }
+        let due: Vec<DmaTag> = self.releases.iter().filter(|(_, at)| is_due(**at)).map(|(tag, _)| *tag).collect();
+        for tag in &due {
+            self.releases.remove(tag);
+            self.link.release(*tag);
+        }
+        self.deliver_completions() | !due.is_empty()
+    }
+
+    /// Reads that the policy has held back get the time of their return.
+    pub fn note_held(&mut self) {
+        let held = self.decisions.lock().unwrap_or_else(PoisonError::into_inner).held;
+        if held == self.seen_held {
+            return;
+        }
+        self.held_reads += held - self.seen_held;
+        self.seen_held = held;
+        for tag in self.link.held_tags() {
+            let delay_ns = self.random.between(1, self.memory.hold_max_ns.max(1));
+            self.releases.entry(tag).or_insert(self.now_ns + delay_ns);
+        }
+    }
+
+    fn deliver_completions(&mut self) -> bool {
+        let mut any = false;
+        while let Some((tag, result)) = self.link.next_completion() {
+            let result = result.as_deref().map_err(|fault| *fault);
+            self.engine.handle_dma_completion(self.now_ns, &mut self.link, tag, result);
+            any = true;
+        }
+        self.note_held();
+        any
+    }
+
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        let reads = self.releases.values().min().copied();
+        let times = [self.engine.poll_timeout(), self.combiner.deadline_ns(), self.port.next_release_ns(), reads];
+        times.into_iter().flatten().min()
+    }
+
+    /// The next frame for the engine, if it may have one.
+    pub fn receive(&mut self, frame: &mut Frame) -> bool {
+        self.engine.can_receive() && self.link.has_room() && self.port.receive(frame, self.now_ns)
+    }
+
+    pub fn handle(&mut self, frame: &mut Frame) {
+        if frame.icrc != IcrcState::NotRoce || is_roce(frame.bytes()) {
+            self.engine.handle_frame(self.now_ns, &mut self.link, frame);
+            self.note_held();
+        }
+    }
+
+    /// Frames that the engine found to be no packets, or damaged ones.
+    pub fn refused_frames(&self) -> u64 {
+        let counters = self.engine.counters();
+        counters.rx_icrc_errors + counters.rx_dropped_frame
+    }
+
+    /// The next frame of the engine; asked only when the port has room.
+    pub fn transmit(&mut self, frame: &mut Frame) -> bool {
+        let sent = self.engine.has_output()
+            && self.link.has_room()
+            && self.engine.poll_transmit(self.now_ns, &mut self.link, frame);
+        self.note_held();
+        sent
+    }
+
+    fn deliver(&mut self, bar: u8, writes: &Writes) {
+        for write in writes {
+            let Observed { messages, bytes } = write.observed;
+            let observed = Observed { messages, bytes };
+            let access = HostWrite { bar, offset: write.offset, data: &write.data, observed, torn: write.torn };
+            self.engine.handle_write(self.now_ns, &mut self.link, &access);
+        }
+        self.note_held();
+    }
+
+    fn store(&mut self, bar: u8, offset: u64, bytes: &[u8]) {
+        self.stores += 1;
+        if bar == BAR_DOORBELLS {
+            if let Ok(writes) = self.combiner.push(offset, bytes, self.now_ns) {
+                self.deliver(bar, &writes);
+            }
+            return;
+        }
+        let writes = self.combiner.flush();
+        self.deliver(BAR_DOORBELLS, &writes);
+        if bar == BAR_REGISTERS {
+            let observed = Observed { messages: 1, bytes: bytes.len() as u32 };
+            let access = HostWrite { bar, offset, data: bytes, observed, torn: false };
+            let was_enabled = self.engine.is_enabled();
+            self.engine.handle_write(self.now_ns, &mut self.link, &access);
+            if was_enabled && !self.engine.is_enabled() {
+                self.link.revoke_all(Revocation::Discard);
+                self.releases.clear();
+            }
+        }
+        self.note_held();
+    }
+
+    fn apply_config(&mut self) {
+        self.link.set_settings(self.config.link_settings());
+        self.link.set_bus_master(self.config.bus_master());
+        self.link.set_msix_control(self.config.msix_control());
+        for bar in 0..6 {
+            self.link.set_bar_address(bar, self.config.bar_address(bar).unwrap_or(0));
+        }
+    }
+}
+
+/// The driver's way to its adapter. The fabric has another handle on the same one.
+#[derive(Clone)]
+pub struct Handle(pub Rc<RefCell<Adapter>>);
+
+impl InProcessDevice for Handle {
+    fn mmio_read(&mut self, bar: u8, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let adapter = &mut *self.0.borrow_mut();
+        let writes = adapter.combiner.flush();
+        adapter.deliver(BAR_DOORBELLS, &writes);
+        adapter.engine.handle_read(adapter.now_ns, &mut adapter.link, bar, offset, bytes);
+        Ok(())
+    }
+
+    fn mmio_write(&mut self, bar: u8, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.borrow_mut().store(bar, offset, bytes);
+        Ok(())
+    }
+
+    fn config_read(&mut self, offset: u16, bytes: &mut [u8]) -> io::Result<()> {
+        self.0.borrow().config.read(offset.into(), bytes);
+        Ok(())
+    }
+
+    fn config_write(&mut self, offset: u16, bytes: &[u8]) -> io::Result<()> {
+        let adapter = &mut *self.0.borrow_mut();
+        adapter.config.write(offset.into(), bytes);
+        adapter.apply_config();
+        Ok(())
+    }
+
+    fn map(&mut self, iova: u64, file: File, file_offset: u64, length_bytes: u64) -> io::Result<()> {
+        let link = &mut self.0.borrow_mut().link;
+        link.map_file(iova, length_bytes, Permissions::READ_WRITE, file, file_offset).map_err(io::Error::other)
+    }
+
+    fn connect_vectors(&mut self, _count: u16) -> io::Result<()> {
+        Err(io::Error::other("the simulation's hosts poll"))
+    }
+
+    fn take_vector(&mut self, _vector: u16) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// The driver waits for an answer: time stands still, and what is held back comes home.
+    fn step(&mut self) -> io::Result<()> {
+        self.0.borrow_mut().release_reads(|_| true);
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! What a sender may send next, read from the frames alone (items 42, 47 to 57, 110): the next packet; the one that a
+//! NAK names; the oldest unacknowledged one after its time. Never ahead of what was sent, never beyond the window.
+
+use super::packet::{ahead, step};
+use std::collections::VecDeque;
+
+/// A PSN that an answer made the oldest unacknowledged one, for all the sender knows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Point {
+    psn: u32,
+    at_ns: u64,
+    /// NAKs that have named it and led to nothing yet.
+    naks: u32,
+    not_before_ns: Option<u64>,
+    timeouts: u64,
+    tries: u32,
+    rnr_tries: u32,
+}
+
+/// How a packet came to be sent out of the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Jump {
+    /// What was to be sent again has arrived meanwhile.
+    Skip,
+    Nak,
+    ReceiverNotReady,
+    Timeout,
+}
+
+/// A packet of the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    pub again: bool,
+    pub jump: Option<Jump>,
+}
+
+/// What the sender is told by an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Ack,
+    SequenceNak,
+    ReceiverNotReady {
+        delay_ns: u64,
+    },
+    /// An error that ends the connection.
+    Refusal,
+}
+
+#[derive(Clone, Debug)]
+pub struct RequesterCheck {
+    window: u32,
+    timeout_ns: u64,
+    retry_cnt: u32,
+    /// The sender's oldest unacknowledged PSN is one of these; it works off its answers in order, but later.
+    points: VecDeque<Point>,
+    /// Never sent so far.
+    fresh: u32,
+    /// Behind the packet sent last.
+    next: u32,
+}
+
+impl RequesterCheck {
+    pub fn new(psn: u32, window: u32, timeout_ns: u64, retry_cnt: u32) -> Self {
+        let points = VecDeque::from([Point { psn, ..Point::default() }]);
+        Self { window, timeout_ns, retry_cnt, points, fresh: psn, next: psn }
+    }
+
+    pub fn on_sent(&mut self, psn: u32, now_ns: u64) -> Result<Sent, String> {
+        if ahead(psn, self.fresh) > 0 {
+            return Err(format!("PSN {psn:#x} is sent, and {:#x} before it never was", self.fresh));
+        }
+        let jump = if psn == self.next { None } else { Some(self.jump(psn, now_ns)?) };
+        let newest = self.points.back().copied().unwrap_or_default();
+        let again = psn != self.fresh;
+        if !again && psn == newest.psn {
+            // Nothing was outstanding: the timer starts with this packet.
+            self.points.retain(|point| point.psn == psn);
+            self.points.iter_mut().for_each(|point| point.at_ns = now_ns);
+        }
+        self.next = step(psn, 1);
+        if !again {
+            self.fresh = self.next;
+        }
+        if ahead(self.next, newest.psn) > self.window as i32 {
+            let window = self.window;
+            return Err(format!("PSN {psn:#x} is beyond the window of {window}: {:#x} is unacknowledged", newest.psn));
+        }
+        Ok(Sent { again, jump })
+    }
+
+    fn jump(&mut self, psn: u32, now_ns: u64) -> Result<Jump, String> {
+        let Some(place) = self.points.iter().rposition(|point| point.psn == psn) else {
+            let named: Vec<String> = self.points.iter().map(|point| format!("{:#x}", point.psn)).collect();
+            let next = self.next;
+            return Err(format!("PSN {psn:#x} follows {next:#x} - 1, and no answer names it: {}", named.join(" ")));
+        };
+        let timeout_ns = self.timeout_ns;
+        let overdue = |point: &Point| timeout_ns > 0 && now_ns >= point.at_ns + timeout_ns * (point.timeouts + 1);
+        // Sent back to an earlier packet, and ahead again by what has arrived, before anything could leave.
+        let recalled = self.points.drain(..place).any(|point| point.naks > 0 || overdue(&point));
+        let skips = ahead(psn, self.next) > 0;
+        let retry_cnt = self.retry_cnt;
+        let Some(point) = self.points.front_mut() else { return Ok(Jump::Skip) };
+        if skips || (recalled && point.naks == 0) {
+            return Ok(Jump::Skip);
+        }
+        let due = point.at_ns + timeout_ns * (point.timeouts + 1);
+        let overdue = overdue(point);
+        // An answer that waits for a context may come to the sender after its timer.
+        if let Some(until) = point.not_before_ns.filter(|until| now_ns >= *until || !overdue) {
+            if now_ns < until {
+                return Err(format!("PSN {psn:#x} is sent again at {now_ns}, and the receiver asked for {until}"));
+            }
+            (point.not_before_ns, point.naks) = (None, 0);
+            point.rnr_tries += 1;
+            return Ok(Jump::ReceiverNotReady);
+        }
+        point.tries += 1;
+        if point.tries > retry_cnt {
+            return Err(format!("PSN {psn:#x} is sent again {} times, retry_cnt is {retry_cnt}", point.tries));
+        }
+        if point.naks > 0 {
+            point.naks -= 1;
+            return Ok(Jump::Nak);
+        }
+        if !overdue {
+            return Err(format!("PSN {psn:#x} is sent again at {now_ns} with no NAK, and its time is {due}"));
+        }
+        point.timeouts += 1;
+        Ok(Jump::Timeout)
+    }
+
+    /// True when the answer says something new.
+    pub fn on_answer(&mut self, psn: u32, answer: Answer, now_ns: u64) -> bool {
+        let unacked = if answer == Answer::Ack { step(psn, 1) } else { psn };
+        let newest = self.points.back().copied().unwrap_or_default();
+        if ahead(psn, newest.psn) < 0 || ahead(psn, self.fresh) >= 0 {
+            return false;
+        }
+        if unacked != newest.psn {
+            self.points.push_back(Point { psn: unacked, at_ns: now_ns, ..Point::default() });
+        }
+        if let Some(point) = self.points.back_mut() {
+            match answer {
+                Answer::Ack | Answer::Refusal => {}
+                Answer::SequenceNak => point.naks += 1,
+                Answer::ReceiverNotReady { delay_ns } => {
+                    point.naks += 1;
+                    point.not_before_ns.get_or_insert(now_ns + delay_ns);
+                }
+            }
+        }
+        true
+    }
+
+    /// How often the oldest packet was sent again without progress, as far as could be seen.
+    pub fn tries(&self) -> (u32, u32) {
+        self.points.back().map_or((0, 0), |point| (point.tries, point.rnr_tries))
+    }
+
+    pub fn outstanding(&self) -> i32 {
+        ahead(self.fresh, self.points.back().map_or(self.fresh, |point| point.psn))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(check: &mut RequesterCheck, psns: std::ops::Range<u32>, now_ns: u64) {
+        psns.for_each(|psn| assert!(check.on_sent(psn & 0xff_ffff, now_ns).is_ok(), "{psn}"));
+    }
+
+    #[test]
+    fn a_row_a_nak_and_a_timeout_are_as_they_must_be() {
+        let mut check = RequesterCheck::new(0xff_fffe, 16, 1000, 7);
+        sent(&mut check, 0xff_fffe..0x100_0004, 0);
+        assert!(check.on_answer(1, Answer::SequenceNak, 10));
+        assert_eq!(check.on_sent(1, 20).unwrap().jump, Some(Jump::Nak));
+        assert!(check.on_sent(1, 30).unwrap_err().contains("no NAK"));
+        let mut check = RequesterCheck::new(0, 16, 1000, 7);
+        sent(&mut check, 0..4, 0);
+        assert!(check.on_sent(0, 999).is_err());
+        let mut check = RequesterCheck::new(0, 16, 1000, 7);
+        sent(&mut check, 0..4, 0);
+        assert!(check.on_answer(1, Answer::Ack, 500));
+        assert!(check.clone().on_sent(2, 1499).is_err(), "progress starts the timer anew");
+        assert_eq!(check.on_sent(2, 1500).unwrap(), Sent { again: true, jump: Some(Jump::Timeout) });
+    }
+
+    #[test]
+    fn nobody_skips_exceeds_the_window_or_comes_before_the_receiver_is_ready() {
+        let mut check = RequesterCheck::new(0, 4, 1000, 7);
+        sent(&mut check, 0..4, 0);
+        assert!(check.clone().on_sent(5, 0).unwrap_err().contains("never was"));
+        assert!(check.clone().on_sent(4, 0).unwrap_err().contains("window"));
+        assert!(check.on_answer(2, Answer::ReceiverNotReady { delay_ns: 100 }, 50));
+        assert!(check.clone().on_sent(2, 149).is_err());
+        assert_eq!(check.on_sent(2, 150).unwrap().jump, Some(Jump::ReceiverNotReady));
+        assert!(!check.on_answer(1, Answer::Ack, 160), "a ghost");
+        assert!(!check.on_answer(9, Answer::Ack, 160), "nobody sent it");
+    }
+
+    #[test]
+    fn retries_are_counted() {
+        let mut check = RequesterCheck::new(0, 4, 1000, 2);
+        sent(&mut check, 0..1, 0);
+        assert!(check.on_sent(0, 1000).is_ok() && check.on_sent(0, 2000).is_ok());
+        assert!(check.on_sent(0, 3000).unwrap_err().contains("retry_cnt"));
+    }
+}

@@ -1,0 +1,163 @@
+//! What a receiver may answer, read from the frames alone (items 3 to 5, 17, 26, 32 to 34, 111): acknowledgements that
+//! only rise and never exceed what came in order; one NAK a gap, at the first PSN that is missing; the right MSN.
+
+use super::packet::{ahead, step};
+use std::collections::VecDeque;
+
+/// Gaps that are remembered; older ones are forgotten, since answers are never so late.
+const GAPS: usize = 32;
+
+/// Where a packet stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    InOrder,
+    Gap,
+    Duplicate,
+}
+
+#[derive(Clone, Debug)]
+pub struct ResponderCheck {
+    /// As far as packets came in order: the receiver itself expects this PSN or an earlier one.
+    expected: u32,
+    /// What the latest answer acknowledged: everything before it.
+    answered: u32,
+    /// Expected PSNs at which a later packet came.
+    gaps: VecDeque<u32>,
+    /// The PSN that the latest sequence NAK named.
+    named: Option<u32>,
+    /// Packets were refused for want of a receive: the receiver expects less than came.
+    behind: bool,
+    /// The PSNs behind the messages to come.
+    ends: VecDeque<u32>,
+    msn: u32,
+}
+
+impl ResponderCheck {
+    pub fn new(psn: u32) -> Self {
+        Self {
+            expected: psn,
+            answered: psn,
+            gaps: VecDeque::new(),
+            named: None,
+            behind: false,
+            ends: VecDeque::new(),
+            msn: 0,
+        }
+    }
+
+    /// A message was posted whose packets end before `psn`.
+    pub fn expect_message(&mut self, psn: u32) {
+        self.ends.push_back(psn);
+    }
+
+    pub fn on_received(&mut self, psn: u32) -> Arrival {
+        match ahead(psn, self.expected) {
+            0 => {
+                self.expected = step(psn, 1);
+                Arrival::InOrder
+            }
+            1.. => {
+                if self.gaps.back() != Some(&self.expected) {
+                    if self.gaps.len() == GAPS {
+                        self.gaps.pop_front();
+                    }
+                    self.gaps.push_back(self.expected);
+                }
+                Arrival::Gap
+            }
+            _ => Arrival::Duplicate,
+        }
+    }
+
+    /// An answer leaves that acknowledges everything before `unacked`.
+    fn check_progress(&mut self, unacked: u32, msn: u32) -> Result<(), String> {
+        if ahead(unacked, self.answered) < 0 {
+            return Err(format!("acknowledges up to {unacked:#x}, and {:#x} was before", self.answered));
+        }
+        if ahead(unacked, self.expected) > 0 {
+            return Err(format!("acknowledges up to {unacked:#x}, and only what is before {:#x} came", self.expected));
+        }
+        self.answered = unacked;
+        while self.ends.front().is_some_and(|end| ahead(*end, unacked) <= 0) {
+            self.ends.pop_front();
+            self.msn = step(self.msn, 1);
+        }
+        if msn != self.msn {
+            return Err(format!("carries MSN {msn} with {unacked:#x}, and {} messages end before it", self.msn));
+        }
+        Ok(())
+    }
+
+    pub fn on_ack(&mut self, psn: u32, msn: u32) -> Result<(), String> {
+        let unacked = step(psn, 1);
+        self.check_progress(unacked, msn)?;
+        if unacked == self.expected {
+            self.behind = false;
+        }
+        Ok(())
+    }
+
+    pub fn on_sequence_nak(&mut self, psn: u32, msn: u32) -> Result<(), String> {
+        self.check_progress(psn, msn)?;
+        if self.named == Some(psn) {
+            return Err(format!("a second NAK names {psn:#x}"));
+        }
+        if !self.behind && !self.gaps.contains(&psn) {
+            return Err(format!("a NAK names {psn:#x}, where no packet was missing: {:x?}", self.gaps));
+        }
+        self.named = Some(psn);
+        Ok(())
+    }
+
+    /// The receiver was not ready for this packet: it expects it again.
+    pub fn on_receiver_not_ready(&mut self, psn: u32, msn: u32) -> Result<(), String> {
+        self.check_progress(psn, msn)?;
+        if psn == self.expected {
+            return Err(format!("was not ready for {psn:#x}, which has not come"));
+        }
+        self.behind = true;
+        Ok(())
+    }
+
+    pub fn on_refusal(&mut self, psn: u32, msn: u32) -> Result<(), String> {
+        self.check_progress(psn, msn)?;
+        if psn == self.expected {
+            return Err(format!("refuses {psn:#x}, which has not come"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_nak_a_gap_at_the_first_missing_packet() {
+        let mut check = ResponderCheck::new(0xff_ffff);
+        check.expect_message(5);
+        assert_eq!(check.on_received(0xff_ffff), Arrival::InOrder);
+        assert_eq!(check.on_received(2), Arrival::Gap);
+        assert!(check.clone().on_sequence_nak(1, 0).is_err(), "0 is missing first");
+        assert!(check.on_sequence_nak(0, 0).is_ok());
+        assert!(check.on_sequence_nak(0, 0).unwrap_err().contains("second"));
+        assert_eq!(check.on_received(0), Arrival::InOrder);
+        assert_eq!(check.on_received(0), Arrival::Duplicate);
+        assert!(check.on_ack(0, 0).is_ok());
+        assert!(check.clone().on_ack(0xff_ffff, 0).unwrap_err().contains("was before"));
+        assert!(check.on_ack(1, 0).unwrap_err().contains("came"));
+    }
+
+    #[test]
+    fn the_msn_counts_messages_that_are_whole() {
+        let mut check = ResponderCheck::new(0);
+        check.expect_message(2);
+        check.expect_message(3);
+        (0..3).for_each(|psn| assert_eq!(check.on_received(psn), Arrival::InOrder));
+        assert!(check.on_ack(0, 0).is_ok());
+        assert!(check.clone().on_ack(1, 0).is_err());
+        assert!(check.on_ack(1, 1).is_ok());
+        assert!(check.on_receiver_not_ready(2, 1).is_ok());
+        assert!(check.on_receiver_not_ready(3, 2).unwrap_err().contains("has not come"));
+    }
+}

@@ -1,0 +1,202 @@
+//! A connection: two queue pairs, a direction each way, and where it stands in its life.
+
+use crate::check::requester::RequesterCheck;
+use crate::check::responder::ResponderCheck;
+use crate::host::Region;
+use crate::message::{Message, Places};
+use crate::operations::{Fault, FaultKind};
+use rnic_shim::verbs::{Cqn, Qpn};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// One side.
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    pub host: usize,
+    pub qpn: Qpn,
+    pub send_cq: Cqn,
+    pub receive_cq: Cqn,
+}
+
+/// What both sides are connected with; chosen anew at each connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    pub mtu: u32,
+    pub timeout: u8,
+    pub retry_cnt: u8,
+    pub rnr_retry: u8,
+    pub min_rnr_timer: u8,
+}
+
+impl Profile {
+    pub fn timeout_ns(&self) -> u64 {
+        4096 << self.timeout
+    }
+}
+
+/// A receive work request that has not completed.
+#[derive(Clone, Copy, Debug)]
+pub struct Posted {
+    pub number: u64,
+    pub at: u32,
+    pub size: u32,
+}
+
+/// One direction: what the sender has posted, what the receiver has, and the checks between them.
+#[derive(Debug)]
+pub struct Flow {
+    pub outstanding: VecDeque<Rc<Message>>,
+    pub next_number: u64,
+    pub next_psn: u32,
+    pub unsignaled: usize,
+    /// Moved out while its key changes.
+    pub target: Option<Region>,
+    pub writes: Places,
+    pub shadow: Vec<u8>,
+    pub arena: Region,
+    pub receives: VecDeque<Posted>,
+    pub receive_places: Places,
+    pub next_receive: u64,
+    /// Receives that no message is meant for yet, by size; and messages that no receive is posted for.
+    pub unmatched_receives: VecDeque<u32>,
+    pub unmatched_messages: VecDeque<Rc<Message>>,
+    /// Messages on their way that end with a receive completion.
+    pub arriving: VecDeque<Rc<Message>>,
+    /// Messages that failed: their bytes may have arrived, or not.
+    pub doubtful: Vec<Rc<Message>>,
+    pub requester: RequesterCheck,
+    pub responder: ResponderCheck,
+    /// Since the connection was made: a send, and a receive, that failed.
+    pub failed: bool,
+    pub receive_failed: bool,
+    /// Receives are posted late.
+    pub dry: bool,
+    /// A fault that waits for its turn.
+    pub wanted: Option<&'static Fault>,
+}
+
+impl Flow {
+    pub fn new(target: Region, arena: Region) -> Self {
+        let (target_bytes, arena_bytes) = (target.buffer.length_bytes, arena.buffer.length_bytes);
+        Self {
+            outstanding: VecDeque::new(),
+            next_number: 0,
+            next_psn: 0,
+            unsignaled: 0,
+            target: Some(target),
+            writes: Places::new(target_bytes as u32),
+            shadow: vec![0; target_bytes as usize],
+            arena,
+            receives: VecDeque::new(),
+            receive_places: Places::new(arena_bytes as u32),
+            next_receive: 0,
+            unmatched_receives: VecDeque::new(),
+            unmatched_messages: VecDeque::new(),
+            arriving: VecDeque::new(),
+            doubtful: Vec::new(),
+            requester: RequesterCheck::new(0, 1, 0, 0),
+            responder: ResponderCheck::new(0),
+            failed: false,
+            receive_failed: false,
+            dry: false,
+            wanted: None,
+        }
+    }
+
+    /// A new connection from `psn` on.
+    pub fn restart(&mut self, psn: u32, window: u32, profile: &Profile) {
+        self.forget_sends();
+        self.forget_receives();
+        self.next_psn = psn;
+        (self.next_number, self.next_receive, self.unsignaled) = (0, 0, 0);
+        (self.failed, self.receive_failed, self.wanted) = (false, false, None);
+        self.requester = RequesterCheck::new(psn, window, profile.timeout_ns(), profile.retry_cnt.into());
+        self.responder = ResponderCheck::new(psn);
+    }
+
+    /// The sender has nothing posted any more.
+    pub fn forget_sends(&mut self) {
+        self.doubtful.extend(self.outstanding.drain(..).filter(|message| message.writes()));
+        self.writes.clear();
+    }
+
+    /// Nor has the receiver.
+    pub fn forget_receives(&mut self) {
+        self.receives.clear();
+        self.receive_places.clear();
+        self.unmatched_receives.clear();
+        self.unmatched_messages.clear();
+        self.arriving.clear();
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.outstanding.is_empty() && self.receives.is_empty()
+    }
+}
+
+/// Why a connection is to fail.
+#[derive(Clone, Copy, Debug)]
+pub enum Doom {
+    /// One message of a flow.
+    Fault { flow: usize, fault: &'static Fault },
+    /// The key of a flow's region is gone; messages before this number may have met it.
+    Rekey { flow: usize, before: u64 },
+    /// Memory refused a read of it.
+    Memory,
+    /// An adapter at one end was reset.
+    Reset,
+}
+
+impl Doom {
+    pub fn flow(&self) -> Option<usize> {
+        match self {
+            Self::Fault { flow, .. } | Self::Rekey { flow, .. } => Some(*flow),
+            Self::Memory | Self::Reset => None,
+        }
+    }
+
+    pub fn kind(&self) -> Option<FaultKind> {
+        match self {
+            Self::Fault { fault, .. } => Some(fault.kind),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Running,
+    /// Both ends are in the error state and complete what is posted.
+    Ending,
+    /// Both ends are in RESET until frames of before are gone.
+    Resting {
+        until_ns: u64,
+    },
+}
+
+#[derive(Debug)]
+pub struct Connection {
+    pub ends: [End; 2],
+    /// By the sending side.
+    pub flows: [Flow; 2],
+    pub phase: Phase,
+    pub doom: Option<Doom>,
+    /// The side that went to RESET and told nobody.
+    pub gone: Option<usize>,
+    /// The side that stays in RTR for a while, and until when.
+    pub late: Option<(usize, u64)>,
+    /// Sides whose driver has heard that the peer is there.
+    pub established: [bool; 2],
+    pub profile: Profile,
+}
+
+impl Connection {
+    pub fn runs(&self) -> bool {
+        self.phase == Phase::Running
+    }
+
+    /// Anything may have become of its messages.
+    pub fn is_excused(&self) -> bool {
+        matches!(self.doom, Some(Doom::Memory | Doom::Reset))
+    }
+}

@@ -1,0 +1,205 @@
+//! Frames as they leave an adapter and as they reach one: what the checkers see of the engine's work.
+
+use crate::check::content;
+use crate::check::packet::{ACKNOWLEDGE, Packet};
+use crate::check::requester::{Answer, Jump};
+use crate::check::responder::Arrival;
+use crate::connection::Doom;
+use crate::message::pool;
+use crate::run::{Checked, Simulation};
+use rnic_pcie::Cause;
+use rnic_wire::{Frame, IcrcState};
+
+/// Minimum delays of the RNR timer codes, in units of 10 us.
+const RNR_DELAYS: [u64; 32] = [
+    65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
+    6144, 8192, 12_288, 16_384, 24_576, 32_768, 49_152,
+];
+
+/// What an AETH syndrome tells a sender.
+fn answer(syndrome: u8) -> Option<Answer> {
+    match syndrome >> 5 {
+        0 => Some(Answer::Ack),
+        1 => Some(Answer::ReceiverNotReady { delay_ns: RNR_DELAYS[usize::from(syndrome & 31)] * 10_000 }),
+        3 if syndrome == 0x60 => Some(Answer::SequenceNak),
+        3 => Some(Answer::Refusal),
+        _ => None,
+    }
+}
+
+impl Simulation {
+    /// Whose packet it is: connection, and the side that has the destination queue pair.
+    fn place_of(&self, packet: &Packet) -> Option<(usize, usize)> {
+        let host = self.hosts.iter().position(|host| host.gid == packet.dest)?;
+        self.places.get(&(host, packet.dest_qp)).copied()
+    }
+
+    pub(crate) fn frame_leaves(&mut self, host: usize, frame: &Frame) -> Checked {
+        self.frames += 1;
+        let Some(packet) = Packet::read(frame.bytes()) else {
+            return Err(format!("host {host} sends a frame that is no RoCE packet: {:02x?}", frame.bytes()));
+        };
+        let (opcode, psn) = (packet.opcode, packet.psn);
+        let aeth = packet.aeth.map_or(0, |(syndrome, msn)| u64::from(syndrome) << 32 | u64::from(msn));
+        self.enter(
+            "sends",
+            host,
+            [opcode.into(), packet.dest_qp.into(), psn.into(), aeth | packet.payload.len() as u64],
+        );
+        if frame.icrc == IcrcState::Present && !packet.is_intact() {
+            return Err(format!("host {host} sends opcode {opcode:#x} PSN {psn:#x} with a wrong ICRC or checksum"));
+        }
+        let Some((number, to)) = self.place_of(&packet) else {
+            return Err(format!("host {host} sends opcode {opcode:#x} to {:#x}, which nobody has", packet.dest_qp));
+        };
+        let from = 1 - to;
+        if packet.source != self.hosts[host].gid || self.connections[number].ends[from].host != host {
+            return Err(format!("host {host} sends opcode {opcode:#x} PSN {psn:#x} in another's name"));
+        }
+        let result = if packet.is_response() {
+            self.response_leaves(number, to, &packet)
+        } else {
+            self.request_leaves(number, from, &packet)
+        };
+        result.map_err(|what| format!("host {host} to {:#x}, opcode {opcode:#x}: PSN {psn:#x}: {what}", packet.dest_qp))
+    }
+
+    fn request_leaves(&mut self, number: usize, from: usize, packet: &Packet) -> Checked {
+        let connection = &mut self.connections[number];
+        let (mtu, host) = (connection.profile.mtu, connection.ends[from].host);
+        let flow = &mut connection.flows[from];
+        let Some((message, at)) = content::message_of(&flow.outstanding, packet.psn) else {
+            return Err("no message that is posted and not completed has this packet".into());
+        };
+        if message.fault.is_some_and(|fault| fault.kind.is_local()) {
+            return Err(format!("a packet of a message with {}", message.fault.map_or("", |fault| fault.name)));
+        }
+        content::check(packet, &message, at, mtu, pool(host))?;
+        let sent = flow.requester.on_sent(packet.psn, self.now_ns)?;
+        let (first, last) = (at == 0, at + 1 == message.packets);
+        let coverage = &mut self.coverage;
+        coverage.items(if last { &[9, 10, 42, 110] } else { &[9, 10, 110] });
+        if last && message.solicited && message.operation.consumes_receive() {
+            coverage.item(36);
+        }
+        match sent.jump {
+            Some(Jump::Nak) => coverage.items(&[48, 49]),
+            Some(Jump::ReceiverNotReady) => coverage.item(54),
+            Some(Jump::Timeout) => coverage.items(&[57, 58]),
+            Some(Jump::Skip) | None => {}
+        }
+        if sent.jump.is_some() && !first {
+            coverage.item(50);
+        }
+        if packet.psn == 0 && !sent.again {
+            coverage.note("PSN wraps", 1);
+            coverage.item(1);
+        }
+        if !packet.payload.is_empty() && !message.inline {
+            self.hosts[host].counted.gathered += 1;
+        }
+        Ok(())
+    }
+
+    fn response_leaves(&mut self, number: usize, to: usize, packet: &Packet) -> Checked {
+        let connection = &mut self.connections[number];
+        let doom = connection.doom;
+        let profile = connection.profile;
+        let flow = &mut connection.flows[to];
+        let Some((syndrome, msn)) = packet.aeth.filter(|_| packet.opcode == ACKNOWLEDGE) else {
+            return Err("an answer that no operation of the program asks for".into());
+        };
+        let psn = packet.psn;
+        match answer(syndrome) {
+            Some(Answer::Ack) => flow.responder.on_ack(psn, msn)?,
+            Some(Answer::SequenceNak) => {
+                flow.responder.on_sequence_nak(psn, msn)?;
+                self.coverage.items(&[3, 4, 111]);
+            }
+            Some(Answer::ReceiverNotReady { .. }) => {
+                flow.responder.on_receiver_not_ready(psn, msn)?;
+                if syndrome & 31 != profile.min_rnr_timer {
+                    return Err(format!("RNR timer {}, not {}", syndrome & 31, profile.min_rnr_timer));
+                }
+                let Some((message, at)) = content::message_of(&flow.outstanding, psn) else {
+                    // The sender has given up meanwhile.
+                    return if flow.failed { Ok(()) } else { Err("RNR for a packet of no message".into()) };
+                };
+                let send = message.operation.family == crate::operations::Family::Send;
+                let takes = if send { at == 0 } else { message.operation.immediate && at + 1 == message.packets };
+                if !takes {
+                    return Err(format!("RNR for packet {at} of {}, which takes no receive", message.operation.name));
+                }
+                self.coverage.item(17);
+            }
+            Some(Answer::Refusal) => {
+                flow.responder.on_refusal(psn, msn)?;
+                let refused = doom.is_some_and(|doom| doom.flow().is_none_or(|flow| flow == to));
+                if !refused {
+                    return Err(format!("refused with syndrome {syndrome:#x}, and nothing was wrong"));
+                }
+            }
+            None => return Err(format!("syndrome {syndrome:#x}")),
+        }
+        self.coverage.items(&[32, 33, 34]);
+        Ok(())
+    }
+
+    /// True when the engine has to take it for a packet.
+    pub(crate) fn frame_arrives(&mut self, host: usize, frame: &Frame) -> Checked<bool> {
+        let Some(packet) = Packet::read(frame.bytes()) else {
+            // Not even RoCE any more: the port gives it to nobody.
+            return Ok(!rnic_wire::is_roce(frame.bytes()));
+        };
+        if frame.icrc != IcrcState::Deferred && !packet.is_intact() {
+            self.coverage.note("corrupted frames", 1);
+            return Ok(!rnic_wire::is_roce(frame.bytes()));
+        }
+        let Some((number, to)) = self.place_of(&packet).filter(|_| packet.dest == self.hosts[host].gid) else {
+            return Ok(true);
+        };
+        let aeth = packet.aeth.map_or(0, |(syndrome, msn)| u64::from(syndrome) << 32 | u64::from(msn));
+        self.enter("gets", host, [packet.opcode.into(), packet.dest_qp.into(), packet.psn.into(), aeth]);
+        let now_ns = self.now_ns;
+        let connection = &mut self.connections[number];
+        if !connection.runs() {
+            self.coverage.item(109);
+            return Ok(true);
+        }
+        if packet.is_response() {
+            let Some(answer) = packet.aeth.and_then(|(syndrome, _)| answer(syndrome)) else { return Ok(true) };
+            if !connection.flows[to].requester.on_answer(packet.psn, answer, now_ns) {
+                self.coverage.item(47);
+            } else {
+                self.coverage.item(56);
+            }
+            return Ok(true);
+        }
+        match connection.flows[1 - to].responder.on_received(packet.psn) {
+            Arrival::InOrder => {
+                self.hosts[host].counted.placed_most += u64::from(!packet.payload.is_empty());
+                self.coverage.item(2);
+            }
+            Arrival::Gap => self.coverage.note("packets behind a gap", 1),
+            Arrival::Duplicate => {
+                // May be executed after all, if the receiver was not ready at first.
+                self.hosts[host].counted.placed_most += u64::from(!packet.payload.is_empty());
+                self.coverage.items(&[5, 26]);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Memory has refused a read: whatever it was for may fail.
+    pub(crate) fn excuse(&mut self, host: usize, cause: Cause) {
+        let qpn = match cause {
+            Cause::Send { qpn, .. } | Cause::Packet { qpn, .. } => qpn,
+            Cause::Receive { qpn_or_srqn, .. } => qpn_or_srqn,
+            _ => return,
+        };
+        self.coverage.note("refused reads", 1);
+        if let Some((number, _)) = self.places.get(&(host, qpn)) {
+            self.connections[*number].doom = Some(Doom::Memory);
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Deterministic simulation: whole fabrics of adapters, drivers and the switch, in one thread and virtual time.
+//!
+//! A seed chooses a fabric, a random valid program and what goes wrong on the wire and in host memory ([`plan`]); the
+//! same seed gives the same run, byte for byte. The engines, links and switch are the real ones; the drivers are
+//! those of the shim. Judged is from outside: frames by [`check`], completions and data against the program, crossings
+//! against both. At the end everything becomes whole, and all work has to be done.
+
+pub mod adapter;
+pub mod check;
+pub mod checklist;
+pub mod connection;
+pub mod coverage;
+mod ending;
+mod frames;
+pub mod host;
+pub mod log;
+pub mod message;
+pub mod mutants;
+pub mod operations;
+pub mod plan;
+mod polling;
+mod program;
+pub mod random;
+pub mod run;
+pub mod suite;

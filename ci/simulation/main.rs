@@ -1,0 +1,157 @@
+//! `rnic-ci`: the simulation and the mutants by hand.
+
+use clap::{Args, Parser, Subcommand};
+use rnic_simulation::checklist;
+use rnic_simulation::log::Log;
+use rnic_simulation::mutants;
+use rnic_simulation::plan::Plan;
+use rnic_simulation::run::{Outcome, run};
+use rnic_simulation::suite::{Summary, known_cases, run_cases};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+#[derive(Parser)]
+#[command(name = "rnic-ci", about = "The simulation and the mutants of rnic, by hand")]
+struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Simulates whole fabrics in virtual time and judges every frame, completion and byte
+    Sim(Sim),
+    /// Breaks the engine's rules one by one and says which test notices
+    Mutants(Mutants),
+}
+
+#[derive(Args)]
+struct Mutants {
+    /// Numbers of the table in ci/simulation/mutants.txt; all without
+    numbers: Vec<u32>,
+    /// Enter who caught them into the table
+    #[arg(long)]
+    write: bool,
+    /// Where the build goes, which has flags of its own
+    #[arg(long, default_value = "target/mutants")]
+    target: PathBuf,
+}
+
+#[derive(Args)]
+struct Sim {
+    /// Replay this seed alone, exactly
+    #[arg(long, conflicts_with_all = ["seeds", "fresh"])]
+    seed: Option<u64>,
+    /// Operations of each run
+    #[arg(long, default_value_t = 10_000)]
+    operations: u64,
+    /// Run the seeds 1 to this one, after those that are known to have found something
+    #[arg(long, default_value_t = 100)]
+    seeds: u64,
+    /// Run so many seeds that nobody has run before, instead
+    #[arg(long)]
+    fresh: Option<u64>,
+    /// Write the log of events of a single seed to this file
+    #[arg(long, requires = "seed")]
+    log: Option<PathBuf>,
+    /// Fabrics at a time
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Go on after a failure
+    #[arg(long)]
+    keep_going: bool,
+    /// Fail when an item of the checklist was exercised too seldom
+    #[arg(long)]
+    require_coverage: bool,
+}
+
+fn main() -> ExitCode {
+    let done = match Options::parse().command {
+        Command::Sim(options) => match options.seed {
+            Some(seed) => one(seed, &options),
+            None => many(&options),
+        },
+        Command::Mutants(options) => break_rules(&options),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("rnic-ci: {error}");
+            ExitCode::from(3)
+        }
+    }
+}
+
+fn one(seed: u64, options: &Sim) -> Result<bool, String> {
+    let plan = Plan::new(seed, options.operations);
+    println!("{plan:#?}");
+    let sink: Option<Box<dyn Write>> = match &options.log {
+        Some(path) => {
+            let file = File::create(path).map_err(|error| format!("creating {}: {error}", path.display()))?;
+            Some(Box::new(BufWriter::new(file)))
+        }
+        None => None,
+    };
+    match run(plan, Log::new(sink)) {
+        Ok(outcome) => {
+            print_outcome(&outcome);
+            print!("{}", checklist::report(&outcome.coverage));
+            Ok(true)
+        }
+        Err(violation) => {
+            violation.latest.iter().for_each(|entry| println!("{entry}"));
+            println!("{violation}");
+            Ok(false)
+        }
+    }
+}
+
+fn break_rules(options: &Mutants) -> Result<bool, String> {
+    let workspace = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let target = std::path::absolute(&options.target).map_err(|error| error.to_string())?;
+    let results = mutants::run(workspace, &target, &options.numbers)?;
+    if options.write {
+        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/mutants.txt"));
+        let table = mutants::rewritten(mutants::TABLE, &results)?;
+        std::fs::write(path, table).map_err(|error| format!("writing {}: {error}", path.display()))?;
+    }
+    let survivors: Vec<u32> =
+        results.iter().filter(|(_, caught)| caught.is_none()).map(|(number, _)| *number).collect();
+    println!("mutants {}, caught {}, survivors {survivors:?}", results.len(), results.len() - survivors.len());
+    Ok(survivors.is_empty())
+}
+
+fn print_outcome(outcome: &Outcome) {
+    let Outcome { seed, operations, frames, entries, digest, virtual_ns, .. } = outcome;
+    let milliseconds = virtual_ns / 1_000_000;
+    println!(
+        "seed {seed}: {operations} operations, {frames} frames, {entries} events, {milliseconds} ms, log {digest:016x}"
+    );
+}
+
+fn many(options: &Sim) -> Result<bool, String> {
+    let mut cases = known_cases();
+    match options.fresh {
+        Some(count) => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
+            let first = now.as_secs() << 16;
+            cases = (first..first + count).map(|seed| (seed, options.operations)).collect();
+        }
+        None => cases.extend((1..=options.seeds).map(|seed| (seed, options.operations))),
+    }
+    let start = Instant::now();
+    let Summary { seeds, operations, frames, coverage, violations } =
+        run_cases(&cases, options.threads, options.keep_going, &print_outcome);
+    print!("{}", checklist::report(&coverage));
+    let missing = checklist::missing(&coverage);
+    if options.require_coverage {
+        missing.iter().for_each(|(item, hits)| println!("item {item} was exercised {hits} times only"));
+    }
+    violations.iter().for_each(|violation| println!("{violation}"));
+    println!("sim seeds {seeds}, operations {operations}, frames {frames}, {:.1} s", start.elapsed().as_secs_f64());
+    Ok(violations.is_empty() && (missing.is_empty() || !options.require_coverage))
+}

@@ -1,0 +1,182 @@
+//! One message of a program: what it carries, where it goes, and what must become of it.
+
+use crate::operations::{Fault, Operation};
+use std::cell::Cell;
+use std::sync::OnceLock;
+
+/// Bytes that every host has to send from.
+pub const POOL_BYTES: usize = (1 << 20) + (128 << 10);
+/// How far one host's bytes are shifted against the next one's.
+const SHIFT: usize = 4099;
+const HOSTS: usize = 8;
+
+/// The bytes a host sends from; they never change.
+pub fn pool(host: usize) -> &'static [u8] {
+    static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
+    let pattern = PATTERN.get_or_init(|| {
+        let mut random = crate::random::Random::new(0x7061_7474_6572_6e21);
+        let words = (POOL_BYTES + SHIFT * HOSTS).div_ceil(8);
+        std::iter::repeat_with(|| random.draw().to_le_bytes()).take(words).flatten().collect()
+    });
+    &pattern[host * SHIFT..][..POOL_BYTES]
+}
+
+/// A message from its posting to the end of whoever waits for it.
+#[derive(Debug)]
+pub struct Message {
+    /// Counted for each direction from its connection on; the work request's `wr_id`.
+    pub number: u64,
+    pub operation: &'static Operation,
+    pub length: u32,
+    /// Where in the sender's pool the bytes are.
+    pub pieces: Vec<(u32, u32)>,
+    /// Offset in the receiver's region, and what the packets say of it.
+    pub at: u32,
+    pub address: u64,
+    pub rkey: u32,
+    pub immediate: u32,
+    pub signaled: bool,
+    pub solicited: bool,
+    pub inline: bool,
+    pub first_psn: u32,
+    pub packets: u32,
+    pub fault: Option<&'static Fault>,
+    /// Its place in the receiver's region is its own while it is outstanding.
+    pub placed: bool,
+    /// No later message of the program writes where this one does.
+    pub alone: Cell<bool>,
+}
+
+impl Message {
+    pub fn writes(&self) -> bool {
+        self.operation.family == crate::operations::Family::Write && self.length > 0
+    }
+
+    pub fn overlaps(&self, at: u32, length: u32) -> bool {
+        self.writes() && at < self.at + self.length && self.at < at + length
+    }
+
+    /// Whether `bytes` are those of the message from `offset` on.
+    pub fn carries(&self, pool: &[u8], mut offset: usize, mut bytes: &[u8]) -> bool {
+        for (from, length) in &self.pieces {
+            let length = *length as usize;
+            if offset >= length {
+                offset -= length;
+                continue;
+            }
+            let taken = bytes.len().min(length - offset);
+            let from = *from as usize + offset;
+            let (head, tail) = bytes.split_at(taken);
+            if pool[from..from + taken] != *head {
+                return false;
+            }
+            (bytes, offset) = (tail, 0);
+            if bytes.is_empty() {
+                return true;
+            }
+        }
+        bytes.is_empty()
+    }
+
+    /// The byte at an offset.
+    pub fn byte(&self, pool: &[u8], mut offset: u32) -> Option<u8> {
+        for (from, length) in &self.pieces {
+            match offset.checked_sub(*length) {
+                Some(rest) => offset = rest,
+                None => return pool.get((from + offset) as usize).copied(),
+            }
+        }
+        None
+    }
+
+    /// Puts the message where it goes.
+    pub fn apply(&self, pool: &[u8], into: &mut [u8]) {
+        let mut at = self.at as usize;
+        for (from, length) in &self.pieces {
+            let (from, length) = (*from as usize, *length as usize);
+            into[at..at + length].copy_from_slice(&pool[from..from + length]);
+            at += length;
+        }
+    }
+}
+
+/// Takes places in a ring of memory, oldest freed first or not at all.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    size: u32,
+    cursor: u32,
+    live: std::collections::VecDeque<(u32, u32)>,
+}
+
+impl Places {
+    pub fn new(size: u32) -> Self {
+        Self { size, ..Self::default() }
+    }
+
+    /// A place that no other one overlaps.
+    pub fn take(&mut self, length: u32) -> Option<u32> {
+        let at = if self.cursor + length > self.size { 0 } else { self.cursor };
+        let free = |(from, held): &(u32, u32)| at + length <= *from || from + held <= at;
+        if length > self.size || !self.live.iter().all(free) {
+            return None;
+        }
+        self.live.push_back((at, length));
+        self.cursor = at + length;
+        Some(at)
+    }
+
+    /// Frees the oldest place.
+    pub fn free(&mut self) {
+        self.live.pop_front();
+    }
+
+    pub fn clear(&mut self) {
+        self.live.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_do_not_overlap() {
+        let mut places = Places::new(100);
+        assert_eq!((places.take(60), places.take(50), places.take(30)), (Some(0), None, Some(60)));
+        assert_eq!(places.take(20), None);
+        places.free();
+        assert_eq!((places.take(60), places.take(1)), (Some(0), None));
+    }
+
+    #[test]
+    fn a_message_knows_its_bytes() {
+        let pool = pool(1);
+        let message = Message {
+            number: 0,
+            operation: &crate::operations::OPERATIONS[2],
+            length: 30,
+            pieces: vec![(100, 10), (5, 20)],
+            at: 3,
+            address: 0,
+            rkey: 0,
+            immediate: 0,
+            signaled: true,
+            solicited: false,
+            inline: false,
+            first_psn: 0,
+            packets: 1,
+            fault: None,
+            placed: true,
+            alone: Cell::new(true),
+        };
+        let mut memory = [0; 40];
+        message.apply(pool, &mut memory);
+        assert_eq!((&memory[3..13], &memory[13..33]), (&pool[100..110], &pool[5..25]));
+        assert!(message.carries(pool, 5, &memory[8..33]) && message.carries(pool, 0, &[]));
+        memory[20] ^= 1;
+        assert!(!message.carries(pool, 5, &memory[8..33]));
+        assert!(!message.carries(pool, 25, &memory[..6]), "longer than the message");
+        assert_eq!((message.byte(pool, 10), message.byte(pool, 30)), (Some(pool[5]), None));
+        assert!(message.overlaps(32, 1) && !message.overlaps(33, 1) && !message.overlaps(0, 3));
+    }
+}

@@ -1,0 +1,178 @@
+//! The operations of the programs: one row an operation. A new one is a row here, and what its packets look like.
+
+use rnic_abi::WorkOpcode;
+
+/// Whose packets a message has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    Send,
+    Write,
+}
+
+/// One kind of work request.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Operation {
+    pub name: &'static str,
+    pub opcode: WorkOpcode,
+    pub weight: u32,
+    pub family: Family,
+    pub immediate: bool,
+    /// Items of the checklist that each message exercises.
+    pub items: &'static [usize],
+}
+
+impl Operation {
+    pub fn consumes_receive(&self) -> bool {
+        self.family == Family::Send || self.immediate
+    }
+
+    /// The BTH opcode of a packet.
+    pub fn wire_opcode(&self, first: bool, last: bool) -> u8 {
+        let base = if self.family == Family::Send { 0x00 } else { 0x06 };
+        match (first, last, self.immediate) {
+            (true, false, _) => base,
+            (false, false, _) => base + 1,
+            (false, true, false) => base + 2,
+            (false, true, true) => base + 3,
+            (true, true, false) => base + 4,
+            (true, true, true) => base + 5,
+        }
+    }
+}
+
+pub static OPERATIONS: &[Operation] = &[
+    Operation {
+        name: "SEND",
+        opcode: WorkOpcode::SEND,
+        weight: 25,
+        family: Family::Send,
+        immediate: false,
+        items: &[2, 6, 18, 41, 45],
+    },
+    Operation {
+        name: "SEND_IMM",
+        opcode: WorkOpcode::SEND_IMM,
+        weight: 15,
+        family: Family::Send,
+        immediate: true,
+        items: &[2, 6, 18, 41, 45],
+    },
+    Operation {
+        name: "WRITE",
+        opcode: WorkOpcode::WRITE,
+        weight: 35,
+        family: Family::Write,
+        immediate: false,
+        items: &[2, 6, 11, 14, 41, 45],
+    },
+    Operation {
+        name: "WRITE_IMM",
+        opcode: WorkOpcode::WRITE_IMM,
+        weight: 25,
+        family: Family::Write,
+        immediate: true,
+        items: &[2, 6, 11, 14, 18, 39, 41, 45],
+    },
+];
+
+/// What must fail, and how. `statuses` are those of the message itself on a wire that loses nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub name: &'static str,
+    pub kind: FaultKind,
+    pub status: rnic_abi::CompletionStatus,
+    /// What the receiver's driver hears; `None` when it hears nothing.
+    pub event: Option<rnic_abi::EventType>,
+    /// Status of the receiver's work request in use.
+    pub receive_status: Option<rnic_abi::CompletionStatus>,
+    pub items: &'static [usize],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// Local keys: no such key, bytes behind the region, a key of another protection domain.
+    LKey,
+    LKeyRange,
+    LKeyPd,
+    /// Remote keys of a WRITE: unknown, one byte too far at either end, a sum beyond 2^64, no right, another domain.
+    RKey,
+    RKeyBehind,
+    RKeyBefore,
+    RKeyWraps,
+    RKeyRight,
+    RKeyPd,
+    /// Both are bad: the local one decides.
+    BothKeys,
+    /// Opcode that does not exist.
+    Opcode,
+    /// The receive work request is too small, or its key is bad, or its bytes are behind its region.
+    ReceiveSmall,
+    ReceiveKey,
+    ReceiveRange,
+    /// The peer has gone to RESET without a word.
+    PeerGone,
+    /// The receiver never posts, and patience is limited.
+    NeverReady,
+}
+
+impl FaultKind {
+    /// The sender notices by itself: no packet of the message leaves.
+    pub fn is_local(self) -> bool {
+        matches!(self, Self::LKey | Self::LKeyRange | Self::LKeyPd | Self::BothKeys | Self::Opcode)
+    }
+
+    pub fn needs_write(self) -> bool {
+        matches!(
+            self,
+            Self::RKey
+                | Self::RKeyBehind
+                | Self::RKeyBefore
+                | Self::RKeyWraps
+                | Self::RKeyRight
+                | Self::RKeyPd
+                | Self::BothKeys
+        )
+    }
+
+    pub fn needs_receive(self) -> bool {
+        matches!(self, Self::ReceiveSmall | Self::ReceiveKey | Self::ReceiveRange | Self::NeverReady)
+    }
+}
+
+macro_rules! faults {
+    ($($name:literal $kind:ident $status:ident, $event:expr, $receive:expr, [$($item:literal),*];)*) => {
+        pub static FAULTS: &[Fault] = &[$(Fault {
+            name: $name,
+            kind: FaultKind::$kind,
+            status: rnic_abi::CompletionStatus::$status,
+            event: $event,
+            receive_status: $receive,
+            items: &[$($item),*],
+        },)*];
+    };
+}
+
+const ACCESS: Option<rnic_abi::EventType> = Some(rnic_abi::EventType::QP_ACCESS_ERR);
+const REQUEST: Option<rnic_abi::EventType> = Some(rnic_abi::EventType::QP_REQ_ERR);
+const FATAL: Option<rnic_abi::EventType> = Some(rnic_abi::EventType::QP_FATAL);
+const LENGTH: Option<rnic_abi::CompletionStatus> = Some(rnic_abi::CompletionStatus::LOC_LEN_ERR);
+const PROTECTION: Option<rnic_abi::CompletionStatus> = Some(rnic_abi::CompletionStatus::LOC_PROT_ERR);
+
+faults! {
+    "bad lkey" LKey LOC_PROT_ERR, None, None, [59, 73, 75];
+    "lkey range" LKeyRange LOC_PROT_ERR, None, None, [59, 73, 75];
+    "lkey of another PD" LKeyPd LOC_PROT_ERR, None, None, [59, 73, 84];
+    "bad rkey" RKey REM_ACCESS_ERR, ACCESS, None, [13, 53, 73, 103];
+    "behind the region" RKeyBehind REM_ACCESS_ERR, ACCESS, None, [13, 14, 53, 73, 92];
+    "before the region" RKeyBefore REM_ACCESS_ERR, ACCESS, None, [13, 53, 73, 92];
+    "address wraps" RKeyWraps REM_ACCESS_ERR, ACCESS, None, [13, 53, 73, 92];
+    "no remote right" RKeyRight REM_ACCESS_ERR, ACCESS, None, [13, 53, 73];
+    "rkey of another PD" RKeyPd REM_ACCESS_ERR, ACCESS, None, [13, 53, 73, 84];
+    "both keys bad" BothKeys LOC_PROT_ERR, None, None, [59, 60, 73];
+    "no such opcode" Opcode LOC_QP_OP_ERR, None, None, [69, 73];
+    "receive too small" ReceiveSmall REM_INV_REQ_ERR, REQUEST, LENGTH, [19, 53, 73, 103];
+    "receive key bad" ReceiveKey REM_OP_ERR, FATAL, PROTECTION, [20, 53, 73, 103];
+    "receive range" ReceiveRange REM_OP_ERR, FATAL, PROTECTION, [20, 53, 73];
+    "peer gone" PeerGone RETRY_EXC_ERR, None, None, [55, 73, 109];
+    "never ready" NeverReady RNR_RETRY_EXC_ERR, None, None, [54, 73];
+}
