@@ -11,7 +11,7 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr, st
 	struct rnic_dev *dev = to_rnic(ibdev);
 	const struct rnic_device_limits *limits = &dev->limits;
 
-	if (udata->inlen || udata->outlen)
+	if (udata && (udata->inlen || udata->outlen))
 		return -EINVAL;
 	memset(attr, 0, sizeof(*attr));
 	attr->fw_ver = (u64)(dev->version >> 16) << 32 | (dev->version & 0xffff);
