@@ -5,9 +5,9 @@ use rnic_simulation::suite::{Summary, known_cases, run_cases};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const OPERATIONS: u64 = 2000;
-/// Thirty runs reach every item ten times.
-const FIXED: std::ops::RangeInclusive<u64> = 1..=30;
-const FRESH: u64 = 6;
+/// These runs reach every item ten times.
+const FIXED: std::ops::RangeInclusive<u64> = 1..=90;
+const FRESH: u64 = 12;
 
 fn check(summary: &Summary, what: &str) {
     if let Some(violation) = summary.violations.first() {
