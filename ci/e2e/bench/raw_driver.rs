@@ -132,7 +132,7 @@ pub fn pages(root: u64, levels: u8) -> PageListFields {
     fields
 }
 
-fn gid(ip: [u8; 4]) -> [u8; 16] {
+pub fn gid(ip: [u8; 4]) -> [u8; 16] {
     let mut gid = [0; 16];
     gid[10..12].fill(0xff);
     gid[12..].copy_from_slice(&ip);
