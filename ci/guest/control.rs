@@ -20,6 +20,9 @@ pub struct Control {
     received: Vec<u8>,
 }
 
+/// The guest keeps it in its temporary file system, half of its memory, beside what runs.
+const LARGEST_PAYLOAD_BYTES: u64 = 100 << 20;
+
 impl Control {
     pub fn new(stream: UnixStream) -> Control {
         Control { stream, received: Vec::new() }
@@ -37,6 +40,14 @@ impl Control {
     pub fn send_payload(&mut self, path: &Path, guest_path: &str, deadline: &Deadline) -> Result<()> {
         let mut input = File::open(path).map_err(file("opening", path))?;
         let size_bytes = input.metadata().map_err(file("look-up", path))?.len();
+        if size_bytes > LARGEST_PAYLOAD_BYTES {
+            return Err(Error::Image {
+                path: path.display().to_string(),
+                reason: format!(
+                    "it has {size_bytes} bytes, and a guest has room for {LARGEST_PAYLOAD_BYTES}: strip it"
+                ),
+            });
+        }
         self.send(format!("payload {size_bytes} {guest_path}\n").as_bytes(), deadline)?;
         let mut left_bytes = size_bytes;
         let mut chunk = vec![0u8; CHUNK_BYTES];
