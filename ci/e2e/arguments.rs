@@ -16,6 +16,9 @@ pub enum Arguments {
     },
 }
 
+/// Themes that run only when a word names them: they fetch a compiler and more, and build for minutes.
+pub const ON_REQUEST: &[&str] = &["guests::"];
+
 /// Which steps run.
 #[derive(Debug, Default)]
 pub struct Selection {
@@ -31,7 +34,8 @@ pub struct Selection {
 impl Selection {
     pub fn takes(&self, name: &str) -> bool {
         let meets = |word: &String| if self.exact { name == word } else { name.contains(word.as_str()) };
-        let chosen = self.words.is_empty() || self.words.iter().any(meets);
+        let asked_for = ON_REQUEST.iter().any(|theme| name.starts_with(theme));
+        let chosen = self.words.iter().any(meets) || self.words.is_empty() && !asked_for;
         chosen && !self.none && !self.skipped.iter().any(meets)
     }
 

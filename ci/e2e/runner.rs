@@ -1,5 +1,6 @@
 //! Runs the chosen steps one after the other and says what became of them.
 
+use crate::arguments::ON_REQUEST;
 use crate::arguments::Selection;
 use crate::floors;
 use crate::plan::{self, Step};
@@ -20,6 +21,9 @@ pub fn run(steps: &[Step], selection: &Selection) -> ExitCode {
     }
     println!("\nplan: {} steps", chosen.len());
     chosen.iter().for_each(|step| println!("    {}", step.name));
+    if !chosen.iter().any(|step| ON_REQUEST.iter().any(|theme| step.name.starts_with(theme))) {
+        println!("on request only, not in this run: {}", ON_REQUEST.join(" "));
+    }
     if chosen.is_empty() {
         return ExitCode::SUCCESS;
     }
