@@ -21,6 +21,8 @@ open_code! {
         MODIFY_QP = 0x19,
         QUERY_QP = 0x1a,
         DESTROY_QP = 0x1b,
+        ATTACH_MULTICAST = 0x1c,
+        DETACH_MULTICAST = 0x1d,
         REGISTER_KEY = 0x20,
         DEREGISTER_KEY = 0x21,
     }
@@ -161,7 +163,7 @@ structure! {
 }
 
 structure! {
-    /// Where a connected queue pair's packets go.
+    /// Where the packets of a connected queue pair, or of one datagram, go.
     AddressVector, 36 {
         dest_gid: [u8; 16],
         dest_mac: [u8; 6],
@@ -208,6 +210,16 @@ structure! {
         reserved0: u8,
         reserved1: U16,
         reserved2: [u8; 16],
+    }
+}
+
+structure! {
+    /// ATTACH_MULTICAST and DETACH_MULTICAST: a datagram queue pair takes the packets of a group, or no more.
+    MulticastGroup, 24 {
+        qpn: U32,
+        reserved: U32,
+        /// A multicast address; an IPv4 address as `::ffff:a.b.c.d`.
+        gid: [u8; 16],
     }
 }
 
@@ -267,8 +279,10 @@ structure! {
         key_cache_entries: U32,
         rd_atomic_cache_entries: U32,
         max_rd_atomic: u8,
-        reserved0: u8,
-        reserved1: U16,
+        /// Queue pairs that may be attached to one multicast group.
+        max_group_qps: u8,
+        /// Multicast groups that queue pairs may be attached to.
+        max_multicast_groups: U16,
     }
 }
 
@@ -300,7 +314,22 @@ constants! {
     FLUSH_RD_ATOMIC: u32 = 1 << 5;
     NO_VLAN: u16 = 0xffff;
     NO_VECTOR: u16 = 0xffff;
+    /// Reliable connection.
     QP_TYPE_RC: u8 = 0;
+    /// Unreliable connection.
+    QP_TYPE_UC: u8 = 1;
+    /// Unreliable datagrams.
+    QP_TYPE_UD: u8 = 2;
+    /// General services interface: the datagram queue pair of management, QPN 1.
+    QP_TYPE_GSI: u8 = 3;
+    /// The number of the general services interface.
+    GSI_QPN: u32 = 1;
+    /// The Q_Key of the general services interface.
+    GSI_QKEY: u32 = 0x8001_0000;
+    /// Bit of a Q_Key in a work request: the queue pair's own is sent.
+    QKEY_PRIVILEGED: u32 = 0x8000_0000;
+    /// The destination of packets for a multicast group.
+    MULTICAST_QPN: u32 = 0xff_ffff;
     /// Every send work request is signaled.
     QP_SIGNAL_ALL: u8 = 1 << 0;
     QP_STATE_RESET: u8 = 0;

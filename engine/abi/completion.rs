@@ -58,11 +58,19 @@ structure! {
         vendor_err: U32,
         /// `CQE_*` flags.
         flags: U16,
-        reserved0: U16,
-        reserved1: U32,
+        /// Datagram received: index of the P_Key that its packet carried.
+        pkey_index: U16,
+        /// Datagram received: the 802.1Q VLAN identifier, with CQE_WITH_VLAN.
+        vlan_id: U16,
+        /// Datagram received: the 802.1p priority, with CQE_WITH_VLAN.
+        service_level: u8,
+        /// Datagram received: `NETWORK_*`, what stands in the 40 bytes in front of it.
+        network_type: u8,
         /// The device's clock when the entry was written.
         time_ns: U64,
-        reserved2: [u8; 20],
+        /// Datagram received: the MAC address that its frame came from, with CQE_WITH_SMAC.
+        source_mac: [u8; 6],
+        reserved: [u8; 14],
         /// Bit 0 is the phase: 1 in the first pass over the ring, then alternating. Written last.
         phase: U32,
     }
@@ -82,4 +90,12 @@ constants! {
     CQE_WITH_IMM: u16 = 1 << 0;
     CQE_WITH_INV: u16 = 1 << 1;
     CQE_SOLICITED: u16 = 1 << 2;
+    /// The receive buffer begins with 40 bytes of network header.
+    CQE_GRH: u16 = 1 << 3;
+    CQE_WITH_SMAC: u16 = 1 << 4;
+    CQE_WITH_VLAN: u16 = 1 << 5;
+    /// `network_type`: the last 20 of the 40 bytes are an IPv4 header, the others zero.
+    NETWORK_IPV4: u8 = 4;
+    /// `network_type`: the 40 bytes are an IPv6 header.
+    NETWORK_IPV6: u8 = 6;
 }

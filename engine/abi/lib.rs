@@ -26,19 +26,19 @@ pub use diagnostic::Diagnostic;
 pub use event::{Eqe, EventType};
 pub use layout::{ConstantLayout, FieldLayout, StructLayout};
 pub use page_list::PageListFields;
-pub use work_request::{AtomicSegment, ControlSegment, DataSegment, RemoteSegment, WorkOpcode};
+pub use work_request::{AtomicSegment, ControlSegment, DataSegment, DatagramSegment, RemoteSegment, WorkOpcode};
 
 /// Major version: a driver refuses a device whose major it does not know.
 pub const VERSION_MAJOR: u16 = 1;
 /// Minor version: additions that an older driver may ignore.
-pub const VERSION_MINOR: u16 = 1;
+pub const VERSION_MINOR: u16 = 2;
 
 /// PCI vendor and device (0x12b7 is UDP port 4791).
 pub const PCI_VENDOR_ID: u16 = 0x1234;
 pub const PCI_DEVICE_ID: u16 = 0x12b7;
 
 /// Every structure of the interface, in the order of the datasheet.
-pub fn structures() -> [StructLayout; 22] {
+pub fn structures() -> [StructLayout; 24] {
     [
         page_list::PageListFields::layout(),
         work_request::ControlSegment::layout(),
@@ -57,7 +57,9 @@ pub fn structures() -> [StructLayout; 22] {
         command::CreateCq::layout(),
         command::CreateQp::layout(),
         command::AddressVector::layout(),
+        work_request::DatagramSegment::layout(),
         command::QpAttributes::layout(),
+        command::MulticastGroup::layout(),
         command::RegisterKey::layout(),
         command::ObjectNumber::layout(),
         command::DeviceLimits::layout(),

@@ -18,6 +18,14 @@ constants! {
     MAX_INLINE_BYTES: u16 = 224;
     MAX_MESSAGE_BYTES: u32 = 1 << 31;
     MAX_GIDS: u16 = 256;
+    /// Scatter-gather elements of a send on a datagram queue pair.
+    MAX_DATAGRAM_SGE: u8 = 12;
+    /// Inline bytes of a send on a datagram queue pair.
+    MAX_DATAGRAM_INLINE_BYTES: u16 = 192;
+    /// Multicast groups that have queue pairs.
+    MAX_MULTICAST_GROUPS: u16 = 256;
+    /// Queue pairs attached to one multicast group.
+    MAX_GROUP_QPS: u8 = 64;
     NO_OBJECT: u32 = 0xffff_ffff;
     QP_CONTEXT_BYTES: u16 = 256;
     CQ_CONTEXT_BYTES: u16 = 64;

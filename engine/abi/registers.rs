@@ -64,4 +64,10 @@ constants! {
     FEATURE_ATOMIC: u64 = 1 << 4;
     /// SEND_INV and LOCAL_INV.
     FEATURE_INVALIDATE: u64 = 1 << 5;
+    /// Queue pairs of type UC.
+    FEATURE_UC: u64 = 1 << 6;
+    /// Queue pairs of types UD and GSI.
+    FEATURE_UD: u64 = 1 << 7;
+    /// ATTACH_MULTICAST and DETACH_MULTICAST.
+    FEATURE_MULTICAST: u64 = 1 << 8;
 }

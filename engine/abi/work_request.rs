@@ -1,9 +1,11 @@
 //! Send and receive work queue entries.
 //!
 //! A send WQE is 16-byte segments in 64-byte slots, at most `MAX_WQE_SLOTS`: a control segment, a remote segment
-//! for WRITE, READ and atomics, an atomic segment for atomics, then either data segments or, with `WQE_INLINE`, the bytes themselves. A receive WQE is data
-//! segments only; its stride is given at creation, a data segment of length 0 ends it early.
+//! for WRITE, READ and atomics, an atomic segment for atomics, on a datagram queue pair a datagram segment instead of
+//! both, then either data segments or, with `WQE_INLINE`, the bytes themselves. A receive WQE is data segments only; its
+//! stride is given at creation, a data segment of length 0 ends it early.
 
+use crate::command::AddressVector;
 use zerocopy::little_endian::{U16, U32, U64};
 
 open_code! {
@@ -64,6 +66,20 @@ structure! {
 }
 
 structure! {
+    /// Where a datagram goes: three segments behind the control segment of every send on a datagram queue pair.
+    DatagramSegment, 48 {
+        av: AddressVector,
+        /// 24 bits; `MULTICAST_QPN` to a group.
+        dest_qpn: U32,
+        /// With `QKEY_PRIVILEGED` the queue pair's own is sent.
+        qkey: U32,
+        /// GSI: index of the packet's P_Key. UD: zero, the queue pair's own is used.
+        pkey_index: U16,
+        reserved: U16,
+    }
+}
+
+structure! {
     /// One scatter-gather element. A length of zero means zero bytes.
     DataSegment, 16 {
         address: U64,
@@ -87,4 +103,6 @@ constants! {
     WQE_INLINE: u8 = 1 << 3;
     /// Bytes that an atomic works on, and whose old value comes back.
     ATOMIC_BYTES: u32 = 8;
+    /// What stands in front of a datagram in its receive buffer: the packet's network header.
+    GRH_BYTES: u32 = 40;
 }

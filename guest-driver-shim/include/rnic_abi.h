@@ -22,7 +22,7 @@
 #endif
 
 #define RNIC_ABI_VERSION_MAJOR 1
-#define RNIC_ABI_VERSION_MINOR 1
+#define RNIC_ABI_VERSION_MINOR 2
 #define RNIC_PCI_VENDOR_ID 0x1234
 #define RNIC_PCI_DEVICE_ID 0x12b7
 
@@ -58,6 +58,9 @@
 #define RNIC_FEATURE_READ 0x8U
 #define RNIC_FEATURE_ATOMIC 0x10U
 #define RNIC_FEATURE_INVALIDATE 0x20U
+#define RNIC_FEATURE_UC 0x40U
+#define RNIC_FEATURE_UD 0x80U
+#define RNIC_FEATURE_MULTICAST 0x100U
 #define RNIC_DOORBELL_PAGE_BYTES 0x1000U
 #define RNIC_DB_SEND 0x0U
 #define RNIC_DB_RECEIVE 0x8U
@@ -78,11 +81,17 @@
 #define RNIC_WQE_FENCE 0x4U
 #define RNIC_WQE_INLINE 0x8U
 #define RNIC_ATOMIC_BYTES 0x8U
+#define RNIC_GRH_BYTES 0x28U
 #define RNIC_CQE_BYTES 0x40U
 #define RNIC_CQE_PHASE 0x1U
 #define RNIC_CQE_WITH_IMM 0x1U
 #define RNIC_CQE_WITH_INV 0x2U
 #define RNIC_CQE_SOLICITED 0x4U
+#define RNIC_CQE_GRH 0x8U
+#define RNIC_CQE_WITH_SMAC 0x10U
+#define RNIC_CQE_WITH_VLAN 0x20U
+#define RNIC_NETWORK_IPV4 0x4U
+#define RNIC_NETWORK_IPV6 0x6U
 #define RNIC_EQE_BYTES 0x10U
 #define RNIC_EQE_PHASE 0x1U
 #define RNIC_COMMAND_BYTES 0x80U
@@ -100,6 +109,13 @@
 #define RNIC_NO_VLAN 0xffffU
 #define RNIC_NO_VECTOR 0xffffU
 #define RNIC_QP_TYPE_RC 0x0U
+#define RNIC_QP_TYPE_UC 0x1U
+#define RNIC_QP_TYPE_UD 0x2U
+#define RNIC_QP_TYPE_GSI 0x3U
+#define RNIC_GSI_QPN 0x1U
+#define RNIC_GSI_QKEY 0x80010000U
+#define RNIC_QKEY_PRIVILEGED 0x80000000U
+#define RNIC_MULTICAST_QPN 0xffffffU
 #define RNIC_QP_SIGNAL_ALL 0x1U
 #define RNIC_QP_STATE_RESET 0x0U
 #define RNIC_QP_STATE_INIT 0x1U
@@ -148,6 +164,10 @@
 #define RNIC_MAX_INLINE_BYTES 0xe0U
 #define RNIC_MAX_MESSAGE_BYTES 0x80000000U
 #define RNIC_MAX_GIDS 0x100U
+#define RNIC_MAX_DATAGRAM_SGE 0xcU
+#define RNIC_MAX_DATAGRAM_INLINE_BYTES 0xc0U
+#define RNIC_MAX_MULTICAST_GROUPS 0x100U
+#define RNIC_MAX_GROUP_QPS 0x40U
 #define RNIC_NO_OBJECT 0xffffffffU
 #define RNIC_QP_CONTEXT_BYTES 0x100U
 #define RNIC_CQ_CONTEXT_BYTES 0x40U
@@ -218,6 +238,8 @@
 #define RNIC_COMMAND_OPCODE_MODIFY_QP 0x19U
 #define RNIC_COMMAND_OPCODE_QUERY_QP 0x1aU
 #define RNIC_COMMAND_OPCODE_DESTROY_QP 0x1bU
+#define RNIC_COMMAND_OPCODE_ATTACH_MULTICAST 0x1cU
+#define RNIC_COMMAND_OPCODE_DETACH_MULTICAST 0x1dU
 #define RNIC_COMMAND_OPCODE_REGISTER_KEY 0x20U
 #define RNIC_COMMAND_OPCODE_DEREGISTER_KEY 0x21U
 
@@ -302,10 +324,13 @@ struct rnic_cqe {
 	__le32 src_qpn;
 	__le32 vendor_err;
 	__le16 flags;
-	__le16 reserved0;
-	__le32 reserved1;
+	__le16 pkey_index;
+	__le16 vlan_id;
+	__u8 service_level;
+	__u8 network_type;
 	__le64 time_ns;
-	__u8 reserved2[20];
+	__u8 source_mac[6];
+	__u8 reserved[14];
 	__le32 phase;
 } __attribute__((packed));
 RNIC_ASSERT(sizeof(struct rnic_cqe) == 64, "rnic_cqe");
@@ -318,10 +343,13 @@ RNIC_ASSERT(offsetof(struct rnic_cqe, immediate) == 12, "rnic_cqe.immediate");
 RNIC_ASSERT(offsetof(struct rnic_cqe, src_qpn) == 16, "rnic_cqe.src_qpn");
 RNIC_ASSERT(offsetof(struct rnic_cqe, vendor_err) == 20, "rnic_cqe.vendor_err");
 RNIC_ASSERT(offsetof(struct rnic_cqe, flags) == 24, "rnic_cqe.flags");
-RNIC_ASSERT(offsetof(struct rnic_cqe, reserved0) == 26, "rnic_cqe.reserved0");
-RNIC_ASSERT(offsetof(struct rnic_cqe, reserved1) == 28, "rnic_cqe.reserved1");
+RNIC_ASSERT(offsetof(struct rnic_cqe, pkey_index) == 26, "rnic_cqe.pkey_index");
+RNIC_ASSERT(offsetof(struct rnic_cqe, vlan_id) == 28, "rnic_cqe.vlan_id");
+RNIC_ASSERT(offsetof(struct rnic_cqe, service_level) == 30, "rnic_cqe.service_level");
+RNIC_ASSERT(offsetof(struct rnic_cqe, network_type) == 31, "rnic_cqe.network_type");
 RNIC_ASSERT(offsetof(struct rnic_cqe, time_ns) == 32, "rnic_cqe.time_ns");
-RNIC_ASSERT(offsetof(struct rnic_cqe, reserved2) == 40, "rnic_cqe.reserved2");
+RNIC_ASSERT(offsetof(struct rnic_cqe, source_mac) == 40, "rnic_cqe.source_mac");
+RNIC_ASSERT(offsetof(struct rnic_cqe, reserved) == 46, "rnic_cqe.reserved");
 RNIC_ASSERT(offsetof(struct rnic_cqe, phase) == 60, "rnic_cqe.phase");
 
 struct rnic_consumer_record {
@@ -512,6 +540,20 @@ RNIC_ASSERT(offsetof(struct rnic_address_vector, service_level) == 30, "rnic_add
 RNIC_ASSERT(offsetof(struct rnic_address_vector, reserved0) == 31, "rnic_address_vector.reserved0");
 RNIC_ASSERT(offsetof(struct rnic_address_vector, reserved1) == 32, "rnic_address_vector.reserved1");
 
+struct rnic_datagram_segment {
+	struct rnic_address_vector av;
+	__le32 dest_qpn;
+	__le32 qkey;
+	__le16 pkey_index;
+	__le16 reserved;
+} __attribute__((packed));
+RNIC_ASSERT(sizeof(struct rnic_datagram_segment) == 48, "rnic_datagram_segment");
+RNIC_ASSERT(offsetof(struct rnic_datagram_segment, av) == 0, "rnic_datagram_segment.av");
+RNIC_ASSERT(offsetof(struct rnic_datagram_segment, dest_qpn) == 36, "rnic_datagram_segment.dest_qpn");
+RNIC_ASSERT(offsetof(struct rnic_datagram_segment, qkey) == 40, "rnic_datagram_segment.qkey");
+RNIC_ASSERT(offsetof(struct rnic_datagram_segment, pkey_index) == 44, "rnic_datagram_segment.pkey_index");
+RNIC_ASSERT(offsetof(struct rnic_datagram_segment, reserved) == 46, "rnic_datagram_segment.reserved");
+
 struct rnic_qp_attributes {
 	__le32 qpn;
 	__le32 mask;
@@ -561,6 +603,16 @@ RNIC_ASSERT(offsetof(struct rnic_qp_attributes, sqd_notify) == 76, "rnic_qp_attr
 RNIC_ASSERT(offsetof(struct rnic_qp_attributes, reserved0) == 77, "rnic_qp_attributes.reserved0");
 RNIC_ASSERT(offsetof(struct rnic_qp_attributes, reserved1) == 78, "rnic_qp_attributes.reserved1");
 RNIC_ASSERT(offsetof(struct rnic_qp_attributes, reserved2) == 80, "rnic_qp_attributes.reserved2");
+
+struct rnic_multicast_group {
+	__le32 qpn;
+	__le32 reserved;
+	__u8 gid[16];
+} __attribute__((packed));
+RNIC_ASSERT(sizeof(struct rnic_multicast_group) == 24, "rnic_multicast_group");
+RNIC_ASSERT(offsetof(struct rnic_multicast_group, qpn) == 0, "rnic_multicast_group.qpn");
+RNIC_ASSERT(offsetof(struct rnic_multicast_group, reserved) == 4, "rnic_multicast_group.reserved");
+RNIC_ASSERT(offsetof(struct rnic_multicast_group, gid) == 8, "rnic_multicast_group.gid");
 
 struct rnic_register_key {
 	__le32 key;
@@ -615,8 +667,8 @@ struct rnic_device_limits {
 	__le32 key_cache_entries;
 	__le32 rd_atomic_cache_entries;
 	__u8 max_rd_atomic;
-	__u8 reserved0;
-	__le16 reserved1;
+	__u8 max_group_qps;
+	__le16 max_multicast_groups;
 } __attribute__((packed));
 RNIC_ASSERT(sizeof(struct rnic_device_limits) == 56, "rnic_device_limits");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, log_qps) == 0, "rnic_device_limits.log_qps");
@@ -645,8 +697,8 @@ RNIC_ASSERT(offsetof(struct rnic_device_limits, cq_cache_entries) == 40, "rnic_d
 RNIC_ASSERT(offsetof(struct rnic_device_limits, key_cache_entries) == 44, "rnic_device_limits.key_cache_entries");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, rd_atomic_cache_entries) == 48, "rnic_device_limits.rd_atomic_cache_entries");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, max_rd_atomic) == 52, "rnic_device_limits.max_rd_atomic");
-RNIC_ASSERT(offsetof(struct rnic_device_limits, reserved0) == 53, "rnic_device_limits.reserved0");
-RNIC_ASSERT(offsetof(struct rnic_device_limits, reserved1) == 54, "rnic_device_limits.reserved1");
+RNIC_ASSERT(offsetof(struct rnic_device_limits, max_group_qps) == 53, "rnic_device_limits.max_group_qps");
+RNIC_ASSERT(offsetof(struct rnic_device_limits, max_multicast_groups) == 54, "rnic_device_limits.max_multicast_groups");
 
 struct rnic_queue_state {
 	__le16 sq_consumer;
