@@ -67,7 +67,7 @@ check_this_machine() {
     ((EUID == 0)) || refuse "making a machine needs root (mounts and namespaces); what runs in it does not"
     command -v mmdebstrap debootstrap >/dev/null || refuse "mmdebstrap or debootstrap is needed: apt-get install mmdebstrap"
     local tool
-    for tool in git unshare chroot setpriv timeout; do
+    for tool in git unshare pivot_root setpriv timeout; do
         command -v $tool >/dev/null || refuse "$tool is needed"
     done
     [[ -n $mirror ]] || mirror=$(archive)
@@ -143,7 +143,13 @@ summary() {
     exit $code
 }
 
-in_machine() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 "${network[@]}" "$@"; }
+# The folder becomes the root of a mount namespace, as it is on a machine: a process in a mere chroot may make no user
+# namespace, which the guest image with RDMA programs is built in.
+in_machine() {
+    unshare --mount --propagation private bash -ec '
+        cd "$0"; pivot_root . mnt; umount --lazy /mnt
+        exec /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 "$@"' "$root" "${network[@]}" "$@"
+}
 
 # The README's user: nothing in the environment but what a login gives.
 as_user() {
@@ -269,6 +275,7 @@ inside() {
     step "a minimal Debian" install_debian
     # The processes of this namespace, not those of the machine outside.
     mount -t proc proc /proc
+    mount --bind "$root" "$root"
     mount_devices
     step "the README's packages" install_packages
     step "an ordinary user" make_user

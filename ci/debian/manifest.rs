@@ -20,6 +20,9 @@ pub struct PackageSet {
     pub packages: Vec<String>,
     /// Of these packages and all that they depend on, take those whose name begins with one of these; empty: all.
     pub only: Vec<String>,
+    /// And leave out those whose name begins with one of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<String>,
     /// Of their files, unpack those whose path contains one of these; empty: all.
     pub contents: Vec<String>,
 }
@@ -28,7 +31,8 @@ impl PackageSet {
     /// The packages with all that they depend on, unpacked whole.
     pub fn whole(name: &str, suite: &str, packages: &[&str]) -> PackageSet {
         let packages = packages.iter().map(|&package| package.to_owned()).collect();
-        PackageSet { name: name.to_owned(), suite: suite.to_owned(), packages, only: Vec::new(), contents: Vec::new() }
+        let (name, suite) = (name.to_owned(), suite.to_owned());
+        PackageSet { name, suite, packages, only: Vec::new(), without: Vec::new(), contents: Vec::new() }
     }
 
     /// The same set, cut down to some packages and some files.
@@ -38,8 +42,15 @@ impl PackageSet {
         self
     }
 
+    /// The same set without packages that others depend on and nothing here needs.
+    pub fn without(mut self, prefixes: &[&str]) -> PackageSet {
+        self.without = prefixes.iter().map(|&prefix| prefix.to_owned()).collect();
+        self
+    }
+
     pub(super) fn takes_package(&self, package: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|prefix| package.starts_with(prefix.as_str()))
+        let begins = |prefix: &String| package.starts_with(prefix.as_str());
+        (self.only.is_empty() || self.only.iter().any(begins)) && !self.without.iter().any(begins)
     }
 
     pub(super) fn takes_member(&self, path: &str) -> bool {
@@ -164,6 +175,8 @@ mod tests {
         assert_ne!(tree(&set, "ab"), tree(&set, "cd"));
         assert_ne!(tree(&set, "ab"), tree(&cut, "ab"));
         assert!(cut.takes_package("qemu-system-x86") && !cut.takes_package("libc6"));
+        let less = PackageSet::whole("x", "trixie", &["cmake"]).without(&["systemd"]);
+        assert!(less.takes_package("libsystemd0") && !less.takes_package("systemd"));
         assert!(cut.takes_member("usr/bin/x") && !cut.takes_member("usr/share/x"));
     }
 

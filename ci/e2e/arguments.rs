@@ -16,9 +16,6 @@ pub enum Arguments {
     },
 }
 
-/// Themes that run only when a word names them: they fetch a compiler and more, and build for minutes.
-pub const ON_REQUEST: &[&str] = &["guests::"];
-
 /// Which steps run.
 #[derive(Debug, Default)]
 pub struct Selection {
@@ -34,8 +31,7 @@ pub struct Selection {
 impl Selection {
     pub fn takes(&self, name: &str) -> bool {
         let meets = |word: &String| if self.exact { name == word } else { name.contains(word.as_str()) };
-        let asked_for = ON_REQUEST.iter().any(|theme| name.starts_with(theme));
-        let chosen = self.words.iter().any(meets) || self.words.is_empty() && !asked_for;
+        let chosen = self.words.iter().any(meets) || self.words.is_empty();
         chosen && !self.none && !self.skipped.iter().any(meets)
     }
 

@@ -36,8 +36,7 @@ fn ethernet(fabric: &Fabric, adapter: &str) -> AdapterFunction {
 
 /// A guest with both functions of an adapter.
 fn both(fabric: &Fabric, adapter: &str) -> GuestSpec {
-    let functions = vec![fabric.function(adapter), ethernet(fabric, adapter)];
-    GuestSpec { adapter: functions, ..GuestSpec::without_adapter(adapter) }
+    GuestSpec { adapter: fabric.functions(adapter), ..GuestSpec::without_adapter(adapter) }
 }
 
 /// A guest whose adapter has only the Ethernet function.

@@ -1,6 +1,5 @@
 //! Runs the chosen steps one after the other and says what became of them.
 
-use crate::arguments::ON_REQUEST;
 use crate::arguments::Selection;
 use crate::floors;
 use crate::plan::{self, Step};
@@ -17,13 +16,11 @@ use std::time::{Duration, Instant};
 pub fn run(steps: &[Step], selection: &Selection) -> ExitCode {
     let mut chosen: Vec<Step> = steps.iter().filter(|step| selection.takes(step.name)).copied().collect();
     if !chosen.is_empty() {
-        chosen.insert(0, plan::provision());
+        let provision = plan::provision(&chosen);
+        chosen.splice(0..0, provision);
     }
     println!("\nplan: {} steps", chosen.len());
     chosen.iter().for_each(|step| println!("    {}", step.name));
-    if !chosen.iter().any(|step| ON_REQUEST.iter().any(|theme| step.name.starts_with(theme))) {
-        println!("on request only, not in this run: {}", ON_REQUEST.join(" "));
-    }
     if chosen.is_empty() {
         return ExitCode::SUCCESS;
     }

@@ -62,8 +62,8 @@ fn try_apart(step: &Step, no_capture: bool, tally: &mut Tally) -> Result<(), Str
 
 /// The step itself, in the child.
 pub fn run_here(steps: &[Step], name: &str, tally: &Path) -> ExitCode {
-    let provision = plan::provision();
-    let Some(step) = steps.iter().chain([&provision]).find(|step| step.name == name) else {
+    let provision = plan::provision(steps);
+    let Some(step) = steps.iter().chain(&provision).find(|step| step.name == name) else {
         eprintln!("there is no step {name}");
         return ExitCode::from(2);
     };

@@ -22,7 +22,7 @@ const KERNEL_USER: sources::Folder =
 /// `$1` is the release. W=1 and -Werror: a warning in our code is a failed build.
 const SCRIPT: &str = "set -- RELEASE
 for folder in linux user; do
-    make -C /usr/src/linux-headers-$1 M=/work/$folder W=1 KCFLAGS=-Werror modules
+    make -j2 -C /usr/src/linux-headers-$1 M=/work/$folder W=1 KCFLAGS=-Werror modules
 done
 cd /work/root/lib/modules/$1
 mkdir extra

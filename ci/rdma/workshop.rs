@@ -43,7 +43,9 @@ const TOOLS: &[&str] = &[
     "tar",
     "xz-utils",
 ];
-/// Of the packages' files, those that a build needs: the headers depend on the kernel, whose modules stay packed.
+/// What those depend on and no build needs: the headers depend on the kernel, some library on an init system.
+const LEFT_OUT: &[&str] = &["linux-image-", "linux-base", "systemd", "udev", "initramfs", "libsystemd-shared", "dpkg"];
+/// Of the packages' files, those that a build needs.
 const CONTENTS: &[&str] = &[
     "usr/bin/",
     "usr/sbin/",
@@ -116,7 +118,7 @@ impl Workshop {
         let headers = format!("linux-headers-{kernel_release}");
         let mut packages = TOOLS.to_vec();
         packages.push(&headers);
-        let set = PackageSet::whole("workshop", "trixie", &packages).cut_to(&[], CONTENTS);
+        let set = PackageSet::whole("workshop", "trixie", &packages).without(LEFT_OUT).cut_to(&[], CONTENTS);
         let tree = debian.provide(&set, progress)?;
         for folder in FOLDERS {
             let path = tree.folder.join(folder);

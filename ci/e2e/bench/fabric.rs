@@ -50,6 +50,11 @@ impl Fabric {
         AdapterFunction::new(self.socket(name))
     }
 
+    /// Both of its functions, for a machine that gets the whole adapter.
+    pub fn functions(&self, name: &str) -> Vec<AdapterFunction> {
+        vec![self.function(name), AdapterFunction::new(self.adapter(name).ethernet_socket())]
+    }
+
     pub fn counters(&self, name: &str) -> Counters {
         self.adapter(name).call(|adapter| *adapter.function.engine.counters()).expect("an answer")
     }

@@ -1,0 +1,48 @@
+//! Stock RDMA programs in Debian guests with our kernel module and our rdma-core provider.
+//!
+//! Each step restores its guests from a snapshot that has the module loaded, and plugs in both functions of their
+//! adapters: the RNIC, and the Ethernet function, which is the network device of its port. [`pair`] has the guests,
+//! [`programs`] runs programs between them, [`endings`] takes the device away from them.
+
+mod endings;
+mod pair;
+mod programs;
+
+use crate::bench::fabric::Fabric;
+use rnic_ci::guest::Guest;
+use rnic_ci::{Lab, Options, StandardError};
+use std::time::Duration;
+
+pub use endings::{a_killed_program_leaves_nothing, the_module_survives_unbinding_resets_and_removal_in_use};
+pub use programs::{stock_programs_run_between_two_guests, what_the_device_lacks_is_refused_cleanly};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn lab() -> Lab {
+    Lab::prepare_rdma(&Options::from_environment(), &mut StandardError).expect("the RDMA guest image and its snapshot")
+}
+
+/// What every step that follows finds in the cache: packages fetched, module, provider and image built.
+pub fn the_rdma_image_is_provided() {
+    println!("kernel {}", lab().image().kernel_release);
+}
+
+/// A module that posts, polls and is woken inside the kernel, between two queue pairs of one device.
+pub fn users_inside_the_kernel_are_served() {
+    let (lab, fabric) = (lab(), Fabric::new());
+    let mut guest = pair::start(&lab, "A", 1, fabric.functions("A"));
+    shell(&mut guest, "modprobe rnic_kernel_user");
+    let log = shell(&mut guest, "dmesg");
+    assert!(log.contains("rounds were right"), "{log}");
+    shell(&mut guest, "rmmod rnic_kernel_user");
+    endings::check(&mut guest);
+}
+
+/// Runs a command that succeeds, and gives what it printed.
+#[track_caller]
+fn shell(guest: &mut Guest, command: &str) -> String {
+    let (code, output) = guest.shell(command, LIMIT).unwrap_or_else(|error| panic!("{command}: {error}"));
+    let text = String::from_utf8_lossy(&output).trim().to_owned();
+    assert_eq!(code, 0, "{} in {}: {text}", command, guest.name());
+    text
+}
