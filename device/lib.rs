@@ -4,8 +4,10 @@
 //! others. `server -> adapter -> function -> (engine, pcie)`; `vfio_user` is the protocol alone.
 
 pub mod adapter;
+mod bell;
 pub mod function;
 pub mod management;
+pub mod plain_port;
 mod planted;
 #[cfg(test)]
 #[path = "../ci/search.rs"]

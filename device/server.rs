@@ -1,6 +1,7 @@
-//! A server: one switch and its adapters.
+//! A server: one switch, its adapters, and its plain ports.
 
 use crate::adapter::{AdapterError, AdapterHandle, AdapterOptions};
+use crate::plain_port::{PlainPort, PlainPortError};
 use rnic_switch::{Switch, SwitchConfig};
 use std::path::Path;
 
@@ -8,6 +9,7 @@ use std::path::Path;
 pub struct Server {
     pub switch: Switch,
     pub adapters: Vec<AdapterHandle>,
+    pub plain_ports: Vec<PlainPort>,
 }
 
 impl Server {
@@ -15,7 +17,13 @@ impl Server {
         let switch = Switch::new(switch);
         let adapters =
             adapters.into_iter().map(|options| AdapterHandle::start(options, &switch)).collect::<Result<_, _>>()?;
-        Ok(Self { switch, adapters })
+        Ok(Self { switch, adapters, plain_ports: Vec::new() })
+    }
+
+    /// Adds a port that a QEMU without an adapter joins.
+    pub fn add_plain_port(&mut self, name: &str, socket: &Path) -> Result<&PlainPort, PlainPortError> {
+        self.plain_ports.push(PlainPort::start(name, socket, &self.switch)?);
+        Ok(&self.plain_ports[self.plain_ports.len() - 1])
     }
 
     pub fn adapter(&self, name: &str) -> Option<&AdapterHandle> {

@@ -9,6 +9,7 @@ use rnic_ci::guest::{AdapterFunction, Guest, GuestMemory, GuestSpec};
 use rnic_device::function::ethernet::EthernetCounters;
 use rnic_device::server::mac_of;
 use rnic_pcie::Class;
+use serde_json::json;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -215,5 +216,28 @@ pub fn the_driver_comes_and_goes_and_the_guest_reboots() {
     assert!(resets() > before, "the machine's reset has arrived");
     up(&mut a, SECOND, "10.0.0.1");
     ping(&mut a);
+    assert_only_net(&fabric, "A");
+}
+
+/// A guest that has no adapter joins the switch with QEMU's own network card.
+pub fn a_plain_qemu_joins_the_switch() {
+    let lab = laboratory::lab();
+    let mut fabric = Fabric::new();
+    let socket = fabric.plain_port("P");
+    let mut plain = laboratory::guest(&lab, &GuestSpec::without_adapter("plain"));
+    let backend = json!({ "type": "stream", "id": "n0", "server": false, "addr": { "type": "unix", "path": socket } });
+    plain.qmp().execute("netdev_add", backend).expect("QEMU joins the port");
+    let card = json!({
+        "driver": "virtio-net-pci", "id": "card", "bus": "rp0", "netdev": "n0", "host_mtu": 9000, "romfile": "",
+        "mac": "02:00:00:00:00:03",
+    });
+    plain.qmp().execute("device_add", card).expect("QEMU's own card");
+    let mut a = laboratory::guest(&lab, &both(&fabric, "A"));
+    up(&mut plain, ALONE, "10.0.0.3");
+    up(&mut a, SECOND, "10.0.0.1");
+    shell(&mut plain, "ping -c 3 -i 0.2 -s 8972 10.0.0.1");
+    shell(&mut a, "ping -c 3 -i 0.2 -s 8972 10.0.0.3");
+    transfer(&mut plain, &mut a, "10.0.0.1", 4);
+    transfer(&mut a, &mut plain, "10.0.0.3", 4);
     assert_only_net(&fabric, "A");
 }

@@ -133,6 +133,7 @@ pub fn steps() -> Vec<Step> {
         ethernet::tcp_carries_data_whole_both_ways within 2 * LIMIT_S;
         ethernet::it_works_when_every_dma_is_a_message within 2 * LIMIT_S;
         ethernet::an_adapter_may_have_only_its_ethernet_function within LIMIT_S;
+        ethernet::a_plain_qemu_joins_the_switch within 2 * LIMIT_S;
         ethernet::the_driver_comes_and_goes_and_the_guest_reboots within 2 * LIMIT_S;
     }
 }

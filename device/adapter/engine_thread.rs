@@ -2,14 +2,14 @@
 
 use super::step::StepState;
 use super::{Adapter, AdapterPort, Attachment, PacketTrace};
+use crate::bell::Bell;
 use crate::function::ethernet::{DEFAULT_MTU, EthernetConfig};
 use crate::function::{EthernetFunction, RdmaFunction};
 use crate::vfio_user::{BindError, Listener};
 use rnic_engine::EngineConfig;
 use rnic_pcie::LinkSettings;
 use rnic_switch::{Impairment, PortError, Switch, Wake};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use std::os::fd::OwnedFd;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -50,16 +50,6 @@ pub enum AdapterError {
 
 type Request = Box<dyn FnOnce(&mut Adapter) + Send>;
 
-/// Wakes the thread out of its sleep.
-struct Bell(OwnedFd);
-
-impl Wake for Bell {
-    fn wake(&self) {
-        // A full counter is a bell that has been rung already.
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
-    }
-}
-
 /// An adapter as other threads see it. Dropping it ends the adapter.
 pub struct AdapterHandle {
     name: String,
@@ -74,9 +64,8 @@ impl AdapterHandle {
     /// Listens on the adapter's sockets and starts its thread.
     pub fn start(options: AdapterOptions, switch: &Switch) -> Result<Self, AdapterError> {
         let AdapterOptions { name, socket, ethernet_socket, engine, link, impairment, always_seal } = options;
-        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
-        let event = event.map_err(|errno| AdapterError::Thread { name: name.clone(), source: errno.into() })?;
-        let bell = Arc::new(Bell(event));
+        let bell = Bell::new().map_err(|source| AdapterError::Thread { name: name.clone(), source })?;
+        let bell = Arc::new(bell);
         let attachment = |title: String, path| match Listener::bind(path) {
             Ok(listener) => Ok(Attachment::new(title, listener)),
             Err(source) => Err(AdapterError::Bind { name: name.clone(), source }),
@@ -221,7 +210,7 @@ fn sleep(adapter: &mut Adapter, bell: &Bell) {
         .min()
         .map(|timeout| Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() });
     let clients = [&adapter.client, &adapter.ethernet_client];
-    let mut fds = vec![PollFd::new(&bell.0, PollFlags::IN)];
+    let mut fds = vec![PollFd::new(bell, PollFlags::IN)];
     fds.extend(clients.map(|client| PollFd::from_borrowed_fd(client.listener(), PollFlags::IN)));
     fds.extend(
         clients.iter().filter_map(|client| client.client()).map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)),
@@ -231,7 +220,7 @@ fn sleep(adapter: &mut Adapter, bell: &Bell) {
     let ready: Vec<bool> = fds.iter().map(|fd| is_ready && !fd.revents().is_empty()).collect();
     drop(fds);
     if ready[0] {
-        let _ = rustix::io::read(&bell.0, &mut [0u8; 8]);
+        bell.quiet();
     }
     note_ready(adapter, &ready[1..]);
 }

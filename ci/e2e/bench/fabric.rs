@@ -17,7 +17,7 @@ const KEPT: usize = 1 << 17;
 /// Adapters A and B.
 pub struct Fabric {
     pub server: Server,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Fabric {
@@ -34,7 +34,7 @@ impl Fabric {
             options
         });
         let server = Server::start(options.into(), SwitchConfig::default()).expect("two adapters");
-        Fabric { server, _folder: folder }
+        Fabric { server, folder }
     }
 
     pub fn adapter(&self, name: &str) -> &AdapterHandle {
@@ -43,6 +43,13 @@ impl Fabric {
 
     pub fn socket(&self, name: &str) -> PathBuf {
         self.adapter(name).socket().clone()
+    }
+
+    /// A port that a machine without an adapter joins; its socket.
+    pub fn plain_port(&mut self, name: &str) -> PathBuf {
+        let socket = self.folder.path().join(format!("{name}.port.sock"));
+        self.server.add_plain_port(name, &socket).expect("a plain port");
+        socket
     }
 
     /// What a machine gets to attach to this adapter.

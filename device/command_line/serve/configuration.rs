@@ -22,6 +22,9 @@ pub struct Configuration {
     /// File that gets every frame on the switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<PathBuf>,
+    /// Ports that a QEMU without an adapter joins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plain_ports: Vec<AdapterName>,
     #[serde(default)]
     pub switch: SwitchSettings,
     #[serde(default = "adapters_a_and_b", rename = "adapter")]
@@ -228,7 +231,13 @@ impl Default for ReceiveSettings {
 
 impl Default for Configuration {
     fn default() -> Self {
-        Self { folder: None, capture: None, switch: SwitchSettings::default(), adapters: adapters_a_and_b() }
+        Self {
+            folder: None,
+            capture: None,
+            plain_ports: Vec::new(),
+            switch: SwitchSettings::default(),
+            adapters: adapters_a_and_b(),
+        }
     }
 }
 

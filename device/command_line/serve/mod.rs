@@ -68,7 +68,11 @@ fn serve(configuration: &Configuration, supervision: &Supervision) -> Result<(),
     let folder = folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
     let management = supervise::listen(&folder, &supervision.name)?;
     let adapters = configuration.adapters.iter().map(|adapter| adapter.options(&folder)).collect();
-    let server = Server::start(adapters, configuration.switch.config()).map_err(|error| error.to_string())?;
+    let mut server = Server::start(adapters, configuration.switch.config()).map_err(|error| error.to_string())?;
+    for name in &configuration.plain_ports {
+        let added = server.add_plain_port(name.as_str(), &folder.join(format!("{name}.port.sock")));
+        added.map_err(|error| error.to_string())?;
+    }
     if let Some(path) = &configuration.capture {
         start_capture(&server, path)?;
     }

@@ -38,6 +38,7 @@ Examples:
   rnic serve --loss B=0.01 --delay-us 50           one frame in a hundred to B is lost, all come 50 us later
   rnic serve --link-gen 5 --link-width A=8         PCIe generation 5, A with eight lanes
   rnic serve --qp-cache 1                          what a working set larger than the cache costs
+  rnic serve A --plain-port P                      and a port for a QEMU that has no adapter
   rnic serve --print-config > lab.toml             everything there is to configure, with its default
   rnic serve --config lab.toml                     what the file says
 
@@ -118,6 +119,9 @@ pub struct ServeOptions {
     /// Seed of all chance on the switch; the same seed and frames meet the same fate.
     #[arg(long, value_name = "N", help_heading = "Switch")]
     pub seed: Option<u32>,
+    /// A port that a QEMU without an adapter joins by `-netdev stream`; repeat for more.
+    #[arg(long = "plain-port", value_name = "NAME", help_heading = "Switch")]
+    pub plain_ports: Vec<AdapterName>,
     /// Frames that each ring between two adapters holds [default: 256].
     #[arg(long, value_name = "N", help_heading = "Switch")]
     pub ring_frames: Option<RingFrames>,
@@ -131,6 +135,9 @@ impl ServeOptions {
         }
         configuration.folder = self.folder.clone().or(configuration.folder.take());
         configuration.capture = self.capture.clone().or(configuration.capture.take());
+        if !self.plain_ports.is_empty() {
+            configuration.plain_ports.clone_from(&self.plain_ports);
+        }
         configuration.switch.ring_frames = self.ring_frames.unwrap_or(configuration.switch.ring_frames);
         let adapters = &mut configuration.adapters;
         if let Some(nameless) = self.gid.iter().chain([].iter()).find(|given| given.adapter.is_none()) {

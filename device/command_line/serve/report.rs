@@ -1,6 +1,7 @@
 //! What `rnic serve` says about itself: each adapter with its addresses, and what to paste into a QEMU command line.
 
 use super::configuration::{AdapterSettings, Configuration};
+use super::values::Mac;
 use crate::qemu_args;
 use rnic_device::server::Server;
 use rnic_wire::Gid;
@@ -28,6 +29,12 @@ pub fn text(configuration: &Configuration, server: &Server) -> String {
                 false => format!("'{line}'\n"),
             };
         }
+    }
+    for port in &server.plain_ports {
+        let (socket, mac) = (port.socket().display(), Mac(rnic_device::server::mac_of(port.name())));
+        let _ = writeln!(text, "plain port {}  socket {socket}", port.name());
+        let _ = writeln!(text, "  -netdev stream,id=n0,server=off,addr.type=unix,addr.path={socket}");
+        let _ = writeln!(text, "  -device virtio-net-pci,netdev=n0,host_mtu=9000,mac={mac}");
     }
     text += "A machine for one of them (rnic qemu-args prints all of it, rnic guest starts one):\n ";
     qemu_args::machine("2G").iter().for_each(|word| {
