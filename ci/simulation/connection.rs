@@ -3,7 +3,7 @@
 use crate::check::requester::RequesterCheck;
 use crate::check::responder::ResponderCheck;
 use crate::host::Region;
-use crate::message::{Message, Places};
+use crate::message::{AtomicWork, Message, Places};
 use crate::operations::{Fault, FaultKind};
 use rnic_shim::verbs::{Cqn, Qpn};
 use std::collections::VecDeque;
@@ -26,6 +26,8 @@ pub struct Profile {
     pub retry_cnt: u8,
     pub rnr_retry: u8,
     pub min_rnr_timer: u8,
+    /// READs and atomics that may be outstanding, for both ends.
+    pub rd_atomics: u8,
 }
 
 impl Profile {
@@ -54,6 +56,12 @@ pub struct Flow {
     pub writes: Places,
     pub shadow: Vec<u8>,
     pub arena: Region,
+    /// The sender's own memory, for what READs and atomics bring.
+    pub landing: Region,
+    pub landings: Places,
+    /// The receiver's words that this flow's atomics work on, and what they are once all of them are executed.
+    pub words: Region,
+    pub word_values: Vec<u64>,
     pub receives: VecDeque<Posted>,
     pub receive_places: Places,
     pub next_receive: u64,
@@ -64,6 +72,9 @@ pub struct Flow {
     pub arriving: VecDeque<Rc<Message>>,
     /// Messages that failed: their bytes may have arrived, or not.
     pub doubtful: Vec<Rc<Message>>,
+    pub doubtful_atomics: Vec<AtomicWork>,
+    /// READs and atomics that completed lately: an answer to a repeated request may still be under way.
+    pub answered: VecDeque<Rc<Message>>,
     pub requester: RequesterCheck,
     pub responder: ResponderCheck,
     /// Since the connection was made: a send, and a receive, that failed.
@@ -75,8 +86,11 @@ pub struct Flow {
     pub wanted: Option<&'static Fault>,
 }
 
+/// READs and atomics of one flow that are remembered after their completion.
+const ANSWERED: usize = 64;
+
 impl Flow {
-    pub fn new(target: Region, arena: Region) -> Self {
+    pub fn new(target: Region, arena: Region, landing: Region, words: Region) -> Self {
         let (target_bytes, arena_bytes) = (target.buffer.length_bytes, arena.buffer.length_bytes);
         Self {
             outstanding: VecDeque::new(),
@@ -87,6 +101,10 @@ impl Flow {
             writes: Places::new(target_bytes as u32),
             shadow: vec![0; target_bytes as usize],
             arena,
+            landings: Places::new(landing.buffer.length_bytes as u32),
+            landing,
+            word_values: vec![0; words.buffer.length_bytes as usize / 8],
+            words,
             receives: VecDeque::new(),
             receive_places: Places::new(arena_bytes as u32),
             next_receive: 0,
@@ -94,6 +112,8 @@ impl Flow {
             unmatched_messages: VecDeque::new(),
             arriving: VecDeque::new(),
             doubtful: Vec::new(),
+            doubtful_atomics: Vec::new(),
+            answered: VecDeque::new(),
             requester: RequesterCheck::new(0, 1, 0, 0),
             responder: ResponderCheck::new(0),
             failed: false,
@@ -110,14 +130,32 @@ impl Flow {
         self.next_psn = psn;
         (self.next_number, self.next_receive, self.unsignaled) = (0, 0, 0);
         (self.failed, self.receive_failed, self.wanted) = (false, false, None);
+        self.answered.clear();
         self.requester = RequesterCheck::new(psn, window, profile.timeout_ns(), profile.retry_cnt.into());
         self.responder = ResponderCheck::new(psn);
     }
 
     /// The sender has nothing posted any more.
     pub fn forget_sends(&mut self) {
-        self.doubtful.extend(self.outstanding.drain(..).filter(|message| message.writes()));
+        for message in std::mem::take(&mut self.outstanding) {
+            self.doubt(&message);
+        }
         self.writes.clear();
+        self.landings.clear();
+    }
+
+    /// It may have been executed, or not.
+    pub fn doubt(&mut self, message: &Rc<Message>) {
+        self.doubtful.extend(message.writes().then(|| Rc::clone(message)));
+        self.doubtful_atomics.extend(message.atomic);
+    }
+
+    /// Remembers a message whose answers may come again.
+    pub fn remember(&mut self, message: &Rc<Message>) {
+        if self.answered.len() == ANSWERED {
+            self.answered.pop_front();
+        }
+        self.answered.push_back(Rc::clone(message));
     }
 
     /// Nor has the receiver.
@@ -193,6 +231,11 @@ pub struct Connection {
 impl Connection {
     pub fn runs(&self) -> bool {
         self.phase == Phase::Running
+    }
+
+    /// One side waits for nothing any more: its queue pair failed, by a request or by a receive, or was reset.
+    pub fn has_given_up(&self, side: usize) -> bool {
+        self.flows[side].failed || self.flows[1 - side].receive_failed || self.gone == Some(side) || !self.runs()
     }
 
     /// Anything may have become of its messages.

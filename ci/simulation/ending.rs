@@ -21,6 +21,7 @@ impl Simulation {
             retry_cnt: if self.plan.wire.is_lossy() { 7 } else { self.random.pick(&[1, 3, 7]) },
             rnr_retry: self.random.pick(&[7, 7, 7, 2]),
             min_rnr_timer: self.random.between(1, 10) as u8,
+            rd_atomics: self.random.pick(&[1, 2, 4, 16]),
         }
     }
 
@@ -45,7 +46,7 @@ impl Simulation {
                 path_mtu_bytes: profile.mtu,
                 dest_qpn: peer.qpn.0,
                 rq_psn: psns[1 - side],
-                max_dest_rd_atomic: 4,
+                max_dest_rd_atomic: profile.rd_atomics,
                 min_rnr_timer: profile.min_rnr_timer,
                 av,
             };
@@ -72,7 +73,7 @@ impl Simulation {
             timeout: profile.timeout,
             retry_cnt: profile.retry_cnt,
             rnr_retry: profile.rnr_retry,
-            max_rd_atomic: 4,
+            max_rd_atomic: profile.rd_atomics,
         };
         let own = ends[side];
         self.hosts[own.host].device.modify_queue_pair(own.qpn, rts_attributes(rts))
@@ -224,6 +225,7 @@ impl Simulation {
     /// What a failed message left behind: old bytes or its own, and nothing else.
     fn settle_doubtful(&mut self, number: usize) -> Checked {
         for side in [0, 1] {
+            self.settle_words(number, side)?;
             let connection = &mut self.connections[number];
             let doubtful = std::mem::take(&mut connection.flows[side].doubtful);
             if doubtful.is_empty() {
@@ -241,6 +243,26 @@ impl Simulation {
                 }
             }
             flow.shadow.copy_from_slice(&found);
+        }
+        Ok(())
+    }
+
+    /// Each word is what the last atomic that was executed left, and that is none before those that completed.
+    fn settle_words(&mut self, number: usize, side: usize) -> Checked {
+        let connection = &mut self.connections[number];
+        let receiver = connection.ends[1 - side].host;
+        let flow = &mut connection.flows[side];
+        let (doubtful, iova) = (std::mem::take(&mut flow.doubtful_atomics), flow.words.buffer.iova);
+        let mut bytes = vec![0; 8 * flow.word_values.len()];
+        self.hosts[receiver].read(iova, &mut bytes).map_err(explain("reading words"))?;
+        let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
+        for (word, found) in words.enumerate() {
+            let mut of_word = doubtful.iter().filter(|work| work.word == word).peekable();
+            let known = of_word.peek().map_or(flow.word_values[word], |work| work.before);
+            if found != known && !of_word.any(|work| work.after == found) {
+                return Err(format!("connection {number}, flow {side}: word {word} is {found:#x}, not {known:#x}"));
+            }
+            flow.word_values[word] = found;
         }
         Ok(())
     }
@@ -304,6 +326,7 @@ impl Simulation {
             // A gather that came back late may have been for nothing.
             (Class::PayloadRead, counted.gathered, counted.gathered + held),
             (Class::PayloadWrite, counted.placed_least, counted.placed_most),
+            (Class::AtomicRead, counted.atomics_least, counted.atomics_most + held),
             (Class::RecvWqeFetch, counted.receives_least, counted.receives_most + held),
         ];
         for (class, least, most) in rows {

@@ -1,7 +1,7 @@
 //! Frames as they leave an adapter and as they reach one: what the checkers see of the engine's work.
 
 use crate::check::content;
-use crate::check::packet::{ACKNOWLEDGE, Packet};
+use crate::check::packet::{ACKNOWLEDGE, Packet, step};
 use crate::check::requester::{Answer, Jump};
 use crate::check::responder::Arrival;
 use crate::connection::Doom;
@@ -66,7 +66,7 @@ impl Simulation {
 
     fn request_leaves(&mut self, number: usize, from: usize, packet: &Packet) -> Checked {
         let connection = &mut self.connections[number];
-        let (mtu, host) = (connection.profile.mtu, connection.ends[from].host);
+        let (mtu, host, profile) = (connection.profile.mtu, connection.ends[from].host, connection.profile);
         let flow = &mut connection.flows[from];
         let Some((message, at)) = content::message_of(&flow.outstanding, packet.psn) else {
             return Err("no message that is posted and not completed has this packet".into());
@@ -75,9 +75,28 @@ impl Simulation {
             return Err(format!("a packet of a message with {}", message.fault.map_or("", |fault| fault.name)));
         }
         content::check(packet, &message, at, mtu, pool(host))?;
-        let sent = flow.requester.on_sent(packet.psn, self.now_ns)?;
-        let (first, last) = (at == 0, at + 1 == message.packets);
+        let answered = message.operation.is_answered();
+        let sent = if answered {
+            message.starts.borrow_mut().push(at);
+            flow.requester.on_question(packet.psn, message.packets - at, self.now_ns)?
+        } else {
+            flow.requester.on_sent(packet.psn, self.now_ns)?
+        };
+        let (first, last) = (at == 0, answered || at + 1 == message.packets);
         let coverage = &mut self.coverage;
+        if answered && flow.requester.unanswered() > profile.rd_atomics.into() {
+            return Err(format!("{} READs and atomics are outstanding", flow.requester.unanswered()));
+        }
+        if message.fence && first && !sent.again {
+            // Its own question, if it is one, has just been added.
+            if flow.requester.unanswered() > usize::from(answered) {
+                return Err("a fenced request leaves before an answer has come".into());
+            }
+            coverage.item(44);
+        }
+        if answered {
+            coverage.items(if at == 0 { &[31, 43] } else { &[28, 112] });
+        }
         coverage.items(if last { &[9, 10, 42, 110] } else { &[9, 10, 110] });
         if last && message.solicited && message.operation.consumes_receive() {
             coverage.item(36);
@@ -103,14 +122,19 @@ impl Simulation {
 
     fn response_leaves(&mut self, number: usize, to: usize, packet: &Packet) -> Checked {
         let connection = &mut self.connections[number];
-        let doom = connection.doom;
-        let profile = connection.profile;
-        // The sender's queue pair may have failed for a receive of its own: its sends are flushed with it.
-        let given_up = connection.flows[to].failed || connection.flows[1 - to].receive_failed;
+        if !packet.payload.is_empty() {
+            self.hosts[connection.ends[1 - to].host].counted.gathered += 1;
+        }
+        if connection.has_given_up(to) {
+            // Nobody waits for it, and what it answers is not known any more.
+            return Ok(());
+        }
+        if packet.opcode != ACKNOWLEDGE {
+            return self.answer_leaves(number, to, packet);
+        }
+        let (doom, profile) = (connection.doom, connection.profile);
         let flow = &mut connection.flows[to];
-        let Some((syndrome, msn)) = packet.aeth.filter(|_| packet.opcode == ACKNOWLEDGE) else {
-            return Err("an answer that no operation of the program asks for".into());
-        };
+        let Some((syndrome, msn)) = packet.aeth else { return Err("no AETH".into()) };
         let psn = packet.psn;
         match answer(syndrome) {
             Some(Answer::Ack) => flow.responder.on_ack(psn, msn)?,
@@ -124,7 +148,7 @@ impl Simulation {
                     return Err(format!("RNR timer {}, not {}", syndrome & 31, profile.min_rnr_timer));
                 }
                 let Some((message, at)) = content::message_of(&flow.outstanding, psn) else {
-                    return if given_up { Ok(()) } else { Err("RNR for a packet of no message".into()) };
+                    return Err("RNR for a packet of no message".into());
                 };
                 let send = message.operation.family == crate::operations::Family::Send;
                 let takes = if send { at == 0 } else { message.operation.immediate && at + 1 == message.packets };
@@ -143,6 +167,30 @@ impl Simulation {
             None => return Err(format!("syndrome {syndrome:#x}")),
         }
         self.coverage.items(&[32, 33, 34]);
+        Ok(())
+    }
+
+    /// What a READ or an atomic asked for.
+    fn answer_leaves(&mut self, number: usize, to: usize, packet: &Packet) -> Checked {
+        let connection = &mut self.connections[number];
+        let (mtu, host) = (connection.profile.mtu, connection.ends[1 - to].host);
+        let flow = &mut connection.flows[to];
+        let known = content::message_of(&flow.outstanding, packet.psn)
+            .or_else(|| content::message_of(&flow.answered, packet.psn));
+        let Some((message, at)) = known else { return Err("an answer of no message".into()) };
+        if !message.operation.is_answered() {
+            return Err(format!("an answer of {}, which has none", message.operation.name));
+        }
+        content::check_answer(packet, &message, at, mtu, pool(host))?;
+        let end = step(message.first_psn, message.packets);
+        let fresh = flow.responder.on_answer(packet.psn, end, packet.aeth.map(|(_, msn)| msn))?;
+        let atomic = packet.original.is_some();
+        self.coverage.items(match (fresh, atomic) {
+            (true, false) => &[35],
+            (true, true) => &[30, 35, 63],
+            (false, false) => &[27],
+            (false, true) => &[29],
+        });
         Ok(())
     }
 
@@ -167,6 +215,15 @@ impl Simulation {
             self.coverage.item(109);
             return Ok(true);
         }
+        if packet.is_response() && packet.opcode != ACKNOWLEDGE {
+            let flow = &mut connection.flows[to];
+            if !flow.requester.on_brought(packet.psn, now_ns) {
+                self.coverage.item(46);
+            }
+            // A sender that knows less than the checker may still place it.
+            self.hosts[host].counted.placed_most += 1;
+            return Ok(true);
+        }
         if packet.is_response() {
             let Some(answer) = packet.aeth.and_then(|(syndrome, _)| answer(syndrome)) else { return Ok(true) };
             if !connection.flows[to].requester.on_answer(packet.psn, answer, now_ns) {
@@ -176,7 +233,12 @@ impl Simulation {
             }
             return Ok(true);
         }
-        match connection.flows[1 - to].responder.on_received(packet.psn) {
+        let flow = &mut connection.flows[1 - to];
+        let packets = content::message_of(&flow.outstanding, packet.psn)
+            .filter(|(message, _)| message.operation.is_answered())
+            .map_or(1, |(message, at)| message.packets - at);
+        self.hosts[host].counted.atomics_most += u64::from(packet.atomic.is_some());
+        match flow.responder.on_received(packet.psn, packets) {
             Arrival::InOrder => {
                 self.hosts[host].counted.placed_most += u64::from(!packet.payload.is_empty());
                 self.coverage.item(2);

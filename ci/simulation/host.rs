@@ -65,6 +65,9 @@ pub struct Counted {
     pub gathered: u64,
     pub placed_least: u64,
     pub placed_most: u64,
+    /// Atomics that were executed at least, and that came.
+    pub atomics_least: u64,
+    pub atomics_most: u64,
     pub receives_least: u64,
     pub receives_most: u64,
 }
@@ -96,7 +99,7 @@ impl Host {
         device.set_gid(0, gid, mac, plan.vlan.then_some(VLAN_ID))?;
         let (pd, other_pd) = (device.allocate_pd()?, device.allocate_pd()?);
         let mut guards = Vec::new();
-        let source = region(&mut device, pd, POOL_BYTES as u64, 0, MrLayout::List, &mut guards)?;
+        let source = region(&mut device, pd, POOL_BYTES as u64, ACCESS_REMOTE_READ, MrLayout::List, &mut guards)?;
         device.backing().copy_in(source.buffer.iova, pool(number))?;
         let all = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ;
         let foreign = region(&mut device, other_pd, 4096, all, MrLayout::Contiguous, &mut guards)?;

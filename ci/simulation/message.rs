@@ -1,7 +1,7 @@
 //! One message of a program: what it carries, where it goes, and what must become of it.
 
-use crate::operations::{Fault, Operation};
-use std::cell::Cell;
+use crate::operations::{Family, Fault, Operation};
+use std::cell::{Cell, RefCell};
 use std::sync::OnceLock;
 
 /// Bytes that every host has to send from.
@@ -21,6 +21,17 @@ pub fn pool(host: usize) -> &'static [u8] {
     &pattern[host * SHIFT..][..POOL_BYTES]
 }
 
+/// What an atomic does to its word, and what the program knows of it beforehand: nobody else touches that word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtomicWork {
+    /// Which of the flow's words.
+    pub word: usize,
+    pub compare: u64,
+    pub swap_or_add: u64,
+    pub before: u64,
+    pub after: u64,
+}
+
 /// A message from its posting to the end of whoever waits for it.
 #[derive(Debug)]
 pub struct Message {
@@ -28,7 +39,7 @@ pub struct Message {
     pub number: u64,
     pub operation: &'static Operation,
     pub length: u32,
-    /// Where in the sender's pool the bytes are.
+    /// Where in the sender's pool the bytes are; of a READ, in the receiver's.
     pub pieces: Vec<(u32, u32)>,
     /// Offset in the receiver's region, and what the packets say of it.
     pub at: u32,
@@ -39,7 +50,14 @@ pub struct Message {
     pub solicited: bool,
     pub inline: bool,
     pub first_psn: u32,
+    /// PSNs that it takes.
     pub packets: u32,
+    /// Where in the sender's landing region a READ or an atomic puts what it brings.
+    pub landing: u32,
+    pub atomic: Option<AtomicWork>,
+    pub fence: bool,
+    /// Packets of a READ that a request has begun with, in the order of sending.
+    pub starts: RefCell<Vec<u32>>,
     pub fault: Option<&'static Fault>,
     /// Its place in the receiver's region is its own while it is outstanding.
     pub placed: bool,
@@ -49,11 +67,25 @@ pub struct Message {
 
 impl Message {
     pub fn writes(&self) -> bool {
-        self.operation.family == crate::operations::Family::Write && self.length > 0
+        self.operation.family == Family::Write && self.length > 0
     }
 
     pub fn overlaps(&self, at: u32, length: u32) -> bool {
         self.writes() && at < self.at + self.length && self.at < at + length
+    }
+
+    /// Bytes that come back.
+    pub fn brought(&self) -> u32 {
+        match self.operation.family {
+            Family::Read => self.length,
+            Family::Atomic => 8,
+            Family::Send | Family::Write => 0,
+        }
+    }
+
+    /// The host whose pool the bytes are from, of sender and receiver.
+    pub fn source(&self, sender: usize, receiver: usize) -> usize {
+        if self.operation.family == Family::Read { receiver } else { sender }
     }
 
     /// Whether `bytes` are those of the message from `offset` on.
@@ -165,6 +197,10 @@ mod tests {
             inline: false,
             first_psn: 0,
             packets: 1,
+            landing: 0,
+            atomic: None,
+            fence: false,
+            starts: RefCell::default(),
             fault: None,
             placed: true,
             alone: Cell::new(true),

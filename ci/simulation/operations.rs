@@ -7,6 +7,8 @@ use rnic_abi::WorkOpcode;
 pub enum Family {
     Send,
     Write,
+    Read,
+    Atomic,
 }
 
 /// One kind of work request.
@@ -26,9 +28,24 @@ impl Operation {
         self.family == Family::Send || self.immediate
     }
 
+    /// It brings something back: its request is one packet, and its answers take the PSNs.
+    pub fn is_answered(&self) -> bool {
+        matches!(self.family, Family::Read | Family::Atomic)
+    }
+
+    /// It names memory of the peer.
+    pub fn is_remote(&self) -> bool {
+        self.family != Family::Send
+    }
+
     /// The BTH opcode of a packet.
     pub fn wire_opcode(&self, first: bool, last: bool) -> u8 {
-        let base = if self.family == Family::Send { 0x00 } else { 0x06 };
+        let base = match self.family {
+            Family::Send => 0x00,
+            Family::Write => 0x06,
+            Family::Read => return 0x0c,
+            Family::Atomic => return if self.opcode == WorkOpcode::CMP_SWAP { 0x13 } else { 0x14 },
+        };
         match (first, last, self.immediate) {
             (true, false, _) => base,
             (false, false, _) => base + 1,
@@ -37,6 +54,17 @@ impl Operation {
             (true, true, false) => base + 4,
             (true, true, true) => base + 5,
         }
+    }
+}
+
+/// The BTH opcode of an answer: `first` of its request, `last` of its message.
+pub fn answer_opcode(family: Family, first: bool, last: bool) -> u8 {
+    match (family, first, last) {
+        (Family::Atomic, ..) => 0x12,
+        (_, true, false) => 0x0d,
+        (_, false, false) => 0x0e,
+        (_, false, true) => 0x0f,
+        (_, true, true) => 0x10,
     }
 }
 
@@ -73,6 +101,30 @@ pub static OPERATIONS: &[Operation] = &[
         immediate: true,
         items: &[2, 6, 11, 14, 18, 39, 41, 45],
     },
+    Operation {
+        name: "READ",
+        opcode: WorkOpcode::READ,
+        weight: 25,
+        family: Family::Read,
+        immediate: false,
+        items: &[2, 11, 14],
+    },
+    Operation {
+        name: "CMP_SWAP",
+        opcode: WorkOpcode::CMP_SWAP,
+        weight: 8,
+        family: Family::Atomic,
+        immediate: false,
+        items: &[2],
+    },
+    Operation {
+        name: "FETCH_ADD",
+        opcode: WorkOpcode::FETCH_ADD,
+        weight: 8,
+        family: Family::Atomic,
+        immediate: false,
+        items: &[2],
+    },
 ];
 
 /// What must fail, and how. `statuses` are those of the message itself on a wire that loses nothing.
@@ -103,6 +155,10 @@ pub enum FaultKind {
     RKeyPd,
     /// Both are bad: the local one decides.
     BothKeys,
+    /// An atomic on a word that is not aligned.
+    Unaligned,
+    /// What a READ or an atomic brings has no place.
+    LandingKey,
     /// Opcode that does not exist.
     Opcode,
     /// The receive work request is too small, or its key is bad, or its bytes are behind its region.
@@ -121,21 +177,25 @@ impl FaultKind {
         matches!(self, Self::LKey | Self::LKeyRange | Self::LKeyPd | Self::BothKeys | Self::Opcode)
     }
 
-    pub fn needs_write(self) -> bool {
-        matches!(
-            self,
-            Self::RKey
-                | Self::RKeyBehind
-                | Self::RKeyBefore
-                | Self::RKeyWraps
-                | Self::RKeyRight
-                | Self::RKeyPd
-                | Self::BothKeys
-        )
-    }
-
     pub fn needs_receive(self) -> bool {
         matches!(self, Self::ReceiveSmall | Self::ReceiveKey | Self::ReceiveRange | Self::NeverReady)
+    }
+
+    /// Whether a message of this family can have it.
+    pub fn fits(self, family: Family) -> bool {
+        match self {
+            Self::RKey | Self::RKeyRight | Self::RKeyPd => family != Family::Send,
+            Self::RKeyBehind | Self::RKeyBefore | Self::RKeyWraps => matches!(family, Family::Write | Family::Read),
+            Self::BothKeys => family == Family::Write,
+            Self::Unaligned => family == Family::Atomic,
+            Self::LandingKey => matches!(family, Family::Read | Family::Atomic),
+            // What is wrong with an element shows only where an element is used.
+            Self::ReceiveSmall | Self::ReceiveKey | Self::ReceiveRange | Self::NeverReady => family == Family::Send,
+            Self::LKey | Self::LKeyRange | Self::LKeyPd | Self::Opcode => {
+                matches!(family, Family::Send | Family::Write)
+            }
+            Self::PeerGone => true,
+        }
     }
 }
 
@@ -169,6 +229,8 @@ faults! {
     "no remote right" RKeyRight REM_ACCESS_ERR, ACCESS, None, [13, 53, 73];
     "rkey of another PD" RKeyPd REM_ACCESS_ERR, ACCESS, None, [13, 53, 73, 84];
     "both keys bad" BothKeys LOC_PROT_ERR, None, None, [59, 60, 73];
+    "unaligned atomic" Unaligned REM_INV_REQ_ERR, REQUEST, None, [16, 53, 73];
+    "landing key bad" LandingKey LOC_PROT_ERR, None, None, [61, 73];
     "no such opcode" Opcode LOC_QP_OP_ERR, None, None, [69, 73];
     "receive too small" ReceiveSmall REM_INV_REQ_ERR, REQUEST, LENGTH, [19, 53, 73, 103];
     "receive key bad" ReceiveKey REM_OP_ERR, FATAL, PROTECTION, [20, 53, 73, 103];

@@ -120,9 +120,16 @@ impl Simulation {
         if message.placed {
             flow.writes.free();
         }
+        if message.operation.is_answered() {
+            flow.landings.free();
+        }
         if status != CompletionStatus::SUCCESS {
-            flow.doubtful.extend(message.writes().then(|| Rc::clone(message)));
+            flow.doubt(message);
             return Ok(());
+        }
+        if message.operation.is_answered() {
+            flow.remember(message);
+            return self.check_brought(number, side, message);
         }
         self.hosts[receiver].counted.placed_least += u64::from(message.length.div_ceil(mtu));
         if message.writes() {
@@ -137,6 +144,24 @@ impl Simulation {
         Ok(())
     }
 
+    /// What a READ or an atomic brought is where it belongs.
+    fn check_brought(&mut self, number: usize, side: usize, message: &Message) -> Checked {
+        let connection = &self.connections[number];
+        let (sender, receiver) = (connection.ends[side].host, connection.ends[1 - side].host);
+        let iova = connection.flows[side].landing.buffer.iova + u64::from(message.landing);
+        let counted = &mut self.hosts[sender].counted;
+        counted.placed_least += u64::from(message.brought().div_ceil(connection.profile.mtu));
+        let Some(work) = message.atomic else { return self.check_bytes(receiver, sender, iova, message) };
+        self.hosts[receiver].counted.atomics_least += 1;
+        let mut bytes = [0; 8];
+        self.hosts[sender].read(iova, &mut bytes).map_err(explain("reading what an atomic brought"))?;
+        let found = u64::from_le_bytes(bytes);
+        if found != work.before {
+            return Err(format!("it brought {found:#x} of word {}, which was {:#x}", work.word, work.before));
+        }
+        Ok(())
+    }
+
     /// The bytes are where they belong, by the time somebody hears of it.
     fn check_written(&mut self, number: usize, side: usize, message: &Message) -> Checked {
         let connection = &self.connections[number];
@@ -146,6 +171,7 @@ impl Simulation {
         self.check_bytes(sender, receiver, iova, message)
     }
 
+    /// The message's bytes, from this host's pool.
     fn check_bytes(&mut self, sender: usize, receiver: usize, iova: u64, message: &Message) -> Checked {
         let mut bytes = vec![0; message.length as usize];
         self.hosts[receiver].read(iova, &mut bytes).map_err(explain("reading what was written"))?;

@@ -1,13 +1,13 @@
 //! The program: what is posted, when, and with which mistakes.
 
 use crate::connection::*;
-use crate::message::{Message, POOL_BYTES};
+use crate::message::{AtomicWork, Message, POOL_BYTES};
 use crate::operations::{FAULTS, Family, Fault, FaultKind, OPERATIONS, Operation};
 use crate::random::Random;
 use crate::run::{Checked, Simulation, explain};
 use rnic_abi::WorkOpcode;
 use rnic_shim::verbs::*;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 const INLINE_BYTES: u32 = 224;
@@ -140,12 +140,20 @@ impl Simulation {
         {
             length = length.min(size);
         }
+        let landing = match operation.family {
+            Family::Send | Family::Write => 0,
+            Family::Read => flow.landings.take(length)?,
+            Family::Atomic => {
+                length = 8;
+                flow.landings.take(length)?
+            }
+        };
         let fault = fault.filter(|_| length >= 2);
         let mut message = Message {
             number: flow.next_number,
             operation,
             length,
-            pieces: pieces(random, length),
+            pieces: if operation.family == Family::Read { piece(random, length) } else { pieces(random, length) },
             at: 0,
             address: 0,
             rkey: 0,
@@ -154,17 +162,30 @@ impl Simulation {
                 || random.per_million(self.plan.signaled)
                 || flow.unsignaled * 2 >= 1 << self.plan.log_cqes_per_qp,
             solicited: random.one_in(3),
-            inline: length <= INLINE_BYTES && fault.is_none() && random.per_million(self.plan.inlined),
+            inline: length <= INLINE_BYTES
+                && !operation.is_answered()
+                && fault.is_none()
+                && random.per_million(self.plan.inlined),
             first_psn: flow.next_psn,
             packets: length.div_ceil(mtu).max(1),
+            landing,
+            atomic: None,
+            fence: random.one_in(7),
+            starts: RefCell::default(),
             fault,
             placed: false,
             alone: Cell::new(true),
         };
-        if operation.family == Family::Write {
-            aim(random, flow, &mut message);
-        }
         let receiver = &self.hosts[connection.ends[1 - side].host];
+        match operation.family {
+            Family::Send => {}
+            Family::Write => aim(random, flow, &mut message),
+            Family::Read => {
+                message.at = message.pieces.first().map_or(0, |(from, _)| *from);
+                aim_at(random, extent(&receiver.source.memory), &mut message);
+            }
+            Family::Atomic => aim_at_word(random, flow, &mut message),
+        }
         let wrong = match fault.map(|fault| fault.kind) {
             Some(FaultKind::RKeyRight) => Some(&receiver.shut),
             Some(FaultKind::RKeyPd) => Some(&receiver.foreign),
@@ -172,6 +193,14 @@ impl Simulation {
         };
         if let Some(region) = wrong {
             (message.address, message.rkey) = (region.memory.start(), region.memory.key);
+        }
+        if message.atomic.is_some()
+            && fault.is_some_and(|fault| fault.kind != FaultKind::LandingKey && fault.kind != FaultKind::PeerGone)
+        {
+            message.atomic = None;
+        }
+        if let Some(work) = message.atomic {
+            flow.word_values[work.word] = work.after;
         }
         let message = Rc::new(message);
         self.settle_fault(number, side, &message);
@@ -184,13 +213,7 @@ impl Simulation {
         }
         loop {
             let operation = &OPERATIONS[self.random.weighted(OPERATIONS.iter().map(|operation| operation.weight))];
-            let fits = fault.is_none_or(|fault| {
-                let kind = fault.kind;
-                let sends = operation.family == Family::Send;
-                // What is wrong with an element shows only where an element is used.
-                (!kind.needs_write() || !sends) && (!kind.needs_receive() || sends)
-            });
-            if fits {
+            if fault.is_none_or(|fault| fault.kind.fits(operation.family)) {
                 return operation;
             }
         }
@@ -203,6 +226,9 @@ impl Simulation {
         flow.next_number += 1;
         flow.next_psn = crate::check::packet::step(flow.next_psn, message.packets);
         flow.responder.expect_message(flow.next_psn);
+        if message.operation.is_answered() {
+            flow.responder.expect_question(message.first_psn, flow.next_psn);
+        }
         flow.outstanding.push_back(Rc::clone(message));
         flow.unsignaled = if message.signaled { 0 } else { flow.unsignaled + 1 };
         if message.operation.consumes_receive() {
@@ -220,26 +246,30 @@ impl Simulation {
     /// Posts a batch with one doorbell.
     fn submit(&mut self, number: usize, side: usize, messages: &[Rc<Message>]) -> Checked {
         let end = self.connections[number].ends[side];
-        let sges: Vec<Vec<Sge>> = messages.iter().map(|message| self.elements(end.host, message)).collect();
+        let landing = &self.connections[number].flows[side].landing.memory;
+        let sges: Vec<Vec<Sge>> = messages.iter().map(|message| self.elements(end.host, landing, message)).collect();
         let inlined: Vec<Vec<u8>> = messages.iter().map(|message| inline_bytes(end.host, message)).collect();
         let requests: Vec<SendRequest> = (0..messages.len())
             .map(|at| {
                 let message = &messages[at];
-                let write = message.operation.family == Family::Write;
                 let opcode = match message.fault {
                     Some(Fault { kind: FaultKind::Opcode, .. }) => WorkOpcode(0x3e),
                     _ => message.operation.opcode,
                 };
-                let shaped = write && opcode == message.operation.opcode;
+                let shaped = message.operation.is_remote() && opcode == message.operation.opcode;
                 SendRequest {
                     wr_id: message.number,
                     opcode,
-                    payload: if message.inline { Payload::Inline(&inlined[at]) } else { Payload::Elements(&sges[at]) },
+                    payload: match operands(message) {
+                        Some(operands) => Payload::Atomic(operands, &sges[at]),
+                        None if message.inline => Payload::Inline(&inlined[at]),
+                        None => Payload::Elements(&sges[at]),
+                    },
                     remote: shaped.then_some(Remote { address: message.address, rkey: message.rkey }),
                     immediate: message.immediate,
                     signaled: message.signaled,
                     solicited: message.solicited,
-                    fence: message.number.is_multiple_of(7),
+                    fence: message.fence,
                 }
             })
             .collect();
@@ -276,12 +306,15 @@ impl Simulation {
         }
     }
 
-    fn elements(&self, host: usize, message: &Message) -> Vec<Sge> {
+    fn elements(&self, host: usize, landing: &MemoryRegion, message: &Message) -> Vec<Sge> {
         let host = &self.hosts[host];
         let source = &host.source;
+        let kind = message.fault.map(|fault| fault.kind);
+        if message.operation.is_answered() {
+            return landing_elements(landing, message, kind == Some(FaultKind::LandingKey));
+        }
         let mut elements: Vec<Sge> =
             message.pieces.iter().map(|(from, length)| source.memory.sge((*from).into(), *length)).collect();
-        let kind = message.fault.map(|fault| fault.kind);
         if let Some(last) = elements.last_mut() {
             match kind {
                 Some(FaultKind::LKey | FaultKind::BothKeys) => last.lkey = NO_KEY,
@@ -394,6 +427,57 @@ fn pieces(random: &mut Random, length: u32) -> Vec<(u32, u32)> {
     pieces
 }
 
+/// One piece: what a READ reads.
+fn piece(random: &mut Random, length: u32) -> Vec<(u32, u32)> {
+    let from = random.below(POOL_BYTES as u64 - u64::from(length) + 1) as u32;
+    if length == 0 { Vec::new() } else { vec![(from, length)] }
+}
+
+/// Where a READ or an atomic puts what it brings: in two elements, as often as there is room for two.
+fn landing_elements(landing: &MemoryRegion, message: &Message, bad: bool) -> Vec<Sge> {
+    let (at, length) = (u64::from(message.landing), message.brought());
+    let first = if length > 1 { length / 3 + 1 } else { length };
+    let mut elements = Vec::new();
+    for (from, length) in [(at, first), (at + u64::from(first), length - first)] {
+        elements.extend((length > 0).then(|| landing.sge(from, length)));
+    }
+    if let Some(last) = elements.last_mut().filter(|_| bad) {
+        last.lkey = NO_KEY;
+    }
+    elements
+}
+
+/// What an atomic is to do; one that must fail does anything.
+fn operands(message: &Message) -> Option<Operands> {
+    let work = message.atomic.map_or((1, 2), |work| (work.compare, work.swap_or_add));
+    match message.operation.opcode {
+        WorkOpcode::CMP_SWAP => Some(Operands::CompareSwap { compare: work.0, swap: work.1 }),
+        WorkOpcode::FETCH_ADD => Some(Operands::FetchAdd { add: work.1 }),
+        _ => None,
+    }
+}
+
+/// Which word an atomic works on, and what it finds and leaves there.
+fn aim_at_word(random: &mut Random, flow: &Flow, message: &mut Message) {
+    // Few words: what one finds, the one before has left.
+    let word = random.index(flow.word_values.len().min(8));
+    let before = flow.word_values[word];
+    let swap_or_add = random.draw();
+    let compare = if random.one_in(2) { before } else { random.draw() };
+    let after = match message.operation.opcode {
+        WorkOpcode::CMP_SWAP if compare == before => swap_or_add,
+        WorkOpcode::CMP_SWAP => before,
+        _ => before.wrapping_add(swap_or_add),
+    };
+    message.atomic = Some(AtomicWork { word, compare, swap_or_add, before, after });
+    (message.address, message.rkey) = (flow.words.memory.start() + 8 * word as u64, flow.words.memory.key);
+    match message.fault.map(|fault| fault.kind) {
+        Some(FaultKind::RKey) => message.rkey = NO_KEY,
+        Some(FaultKind::Unaligned) => message.address += random.between(1, 7),
+        _ => {}
+    }
+}
+
 fn inline_bytes(host: usize, message: &Message) -> Vec<u8> {
     if !message.inline {
         return Vec::new();
@@ -408,8 +492,7 @@ fn inline_bytes(host: usize, message: &Message) -> Vec<u8> {
 
 /// Where a WRITE goes: mostly where no other one does.
 fn aim(random: &mut Random, flow: &mut Flow, message: &mut Message) {
-    let Some(target) = &flow.target else { return };
-    let (start, size) = (target.memory.start(), target.memory.length_bytes());
+    let Some((start, size, key)) = flow.target.as_ref().map(|target| extent(&target.memory)) else { return };
     let length = message.length;
     let placed = if random.one_in(8) { None } else { flow.writes.take(length) };
     message.placed = placed.is_some();
@@ -417,7 +500,17 @@ fn aim(random: &mut Random, flow: &mut Flow, message: &mut Message) {
     for earlier in flow.outstanding.iter().filter(|earlier| earlier.overlaps(message.at, length)) {
         earlier.alone.set(false);
     }
-    (message.address, message.rkey) = (start + u64::from(message.at), target.memory.key);
+    aim_at(random, (start, size, key), message);
+}
+
+fn extent(memory: &MemoryRegion) -> (u64, u64, u32) {
+    (memory.start(), memory.length_bytes(), memory.key)
+}
+
+/// What the packets say of the memory that a WRITE or a READ names.
+fn aim_at(random: &mut Random, (start, size, key): (u64, u64, u32), message: &mut Message) {
+    let length = message.length;
+    (message.address, message.rkey) = (start + u64::from(message.at), key);
     match message.fault.map(|fault| fault.kind) {
         Some(FaultKind::RKey | FaultKind::BothKeys) => message.rkey = NO_KEY,
         Some(FaultKind::RKeyBehind) => message.address = start + size - u64::from(length) + 1,

@@ -58,6 +58,8 @@ pub struct Simulation {
 const TURNS_MAX: u64 = 60_000_000;
 /// After the fabric is whole: the longest wait of eight timeouts, and the time of what is left.
 const HEALING_NS: u64 = 2_000_000_000;
+/// The words of one direction's atomics.
+const WORDS_BYTES: u64 = 4096;
 /// Frames that one adapter takes, and sends, in a turn.
 const FRAMES: usize = 16;
 
@@ -87,7 +89,7 @@ impl Simulation {
         let mut random = Random::new(plan.seed);
         let switch = Switch::new(SwitchConfig { ring_frames: plan.ring_frames, ..SwitchConfig::default() });
         let ends_a_host = (2 * plan.connections).div_ceil(plan.hosts) as u64 + 2;
-        let flow_bytes = 3 * u64::from(plan.reach_bytes) + (128 << 10) + (32 << 10 << plan.log_cqes_per_qp >> 4);
+        let flow_bytes = 4 * u64::from(plan.reach_bytes) + (128 << 10) + (32 << 10 << plan.log_cqes_per_qp >> 4);
         let memory_bytes = ((8 << 20) + ends_a_host * flow_bytes).next_multiple_of(2 << 20);
         let mut hosts = Vec::new();
         for number in 0..plan.hosts {
@@ -141,7 +143,7 @@ impl Simulation {
         for (number, (pair, choice)) in pairs.into_iter().zip(choices).enumerate() {
             let first = self.build_end(pair[0], choice[0])?;
             let second = self.build_end(pair[1], choice[1])?;
-            let flows = [self.build_flow(pair[1])?, self.build_flow(pair[0])?];
+            let flows = [self.build_flow(pair[0], pair[1])?, self.build_flow(pair[1], pair[0])?];
             self.places.insert((pair[0], first.qpn.0), (number, 0));
             self.places.insert((pair[1], second.qpn.0), (number, 1));
             let profile = self.profile();
@@ -189,14 +191,17 @@ impl Simulation {
         Ok(End { host: number, qpn, send_cq, receive_cq })
     }
 
-    fn build_flow(&mut self, receiver: usize) -> Result<Flow> {
+    fn build_flow(&mut self, sender: usize, receiver: usize) -> Result<Flow> {
         let bytes = u64::from(self.plan.reach_bytes) + (16 << 10);
         let layouts = [MrLayout::Contiguous, MrLayout::List, MrLayout::TwoLevel];
         let (target_layout, arena_layout) = (self.random.pick(&layouts), self.random.pick(&layouts));
         let host = &mut self.hosts[receiver];
         let target = host.open_region(bytes, target_layout)?;
         let arena = host.open_region(bytes, arena_layout)?;
-        let mut flow = Flow::new(target, arena);
+        let words = host.open_region(WORDS_BYTES, MrLayout::Contiguous)?;
+        let layout = self.random.pick(&layouts);
+        let landing = self.hosts[sender].open_region(bytes, layout)?;
+        let mut flow = Flow::new(target, arena, landing, words);
         flow.dry = self.random.one_in(self.plan.dry_one_in);
         Ok(flow)
     }

@@ -19,6 +19,10 @@ pub struct Packet<'a> {
     /// Syndrome and MSN.
     pub aeth: Option<(u8, u32)>,
     pub immediate: Option<u32>,
+    /// Address, rkey, swap or add, compare.
+    pub atomic: Option<(u64, u32, u64, u64)>,
+    /// What an atomic found.
+    pub original: Option<u64>,
     /// Without pad and ICRC.
     pub payload: &'a [u8],
     /// From the IP header on, ICRC included.
@@ -76,6 +80,8 @@ impl<'a> Packet<'a> {
             reth: None,
             aeth: None,
             immediate: None,
+            atomic: None,
+            original: None,
             payload: &[],
             datagram,
             bth_at: udp_at + 8,
@@ -103,6 +109,14 @@ impl<'a> Packet<'a> {
             let word = be32(bth, at)?;
             self.aeth = Some(((word >> 24) as u8, word & 0xff_ffff));
             at += 4;
+        }
+        if matches!(self.opcode, 0x13 | 0x14) {
+            self.atomic = Some((be64(bth, at)?, be32(bth, at + 8)?, be64(bth, at + 12)?, be64(bth, at + 20)?));
+            at += 28;
+        }
+        if self.opcode == 0x12 {
+            self.original = Some(be64(bth, at)?);
+            at += 8;
         }
         if immediate {
             self.immediate = Some(be32(bth, at)?);

@@ -57,15 +57,36 @@ pub struct RequesterCheck {
     fresh: u32,
     /// Behind the packet sent last.
     next: u32,
+    /// READs and atomics that have left: the answer that is missing next, and the PSN behind the last one.
+    questions: VecDeque<(u32, u32)>,
 }
 
 impl RequesterCheck {
     pub fn new(psn: u32, window: u32, timeout_ns: u64, retry_cnt: u32) -> Self {
         let points = VecDeque::from([Point { psn, ..Point::default() }]);
-        Self { window, timeout_ns, retry_cnt, points, fresh: psn, next: psn }
+        Self { window, timeout_ns, retry_cnt, points, fresh: psn, next: psn, questions: VecDeque::new() }
     }
 
+    /// A packet of a SEND or WRITE.
     pub fn on_sent(&mut self, psn: u32, now_ns: u64) -> Result<Sent, String> {
+        self.on_span(psn, 1, now_ns)
+    }
+
+    /// The request of a READ or an atomic with so many answers still missing.
+    pub fn on_question(&mut self, psn: u32, answers: u32, now_ns: u64) -> Result<Sent, String> {
+        let sent = self.on_span(psn, answers, now_ns)?;
+        if !sent.again {
+            self.questions.push_back((psn, step(psn, answers)));
+        }
+        Ok(sent)
+    }
+
+    /// READs and atomics that are not answered, as far as could be seen.
+    pub fn unanswered(&self) -> usize {
+        self.questions.len()
+    }
+
+    fn on_span(&mut self, psn: u32, packets: u32, now_ns: u64) -> Result<Sent, String> {
         if ahead(psn, self.fresh) > 0 {
             return Err(format!("PSN {psn:#x} is sent, and {:#x} before it never was", self.fresh));
         }
@@ -77,11 +98,11 @@ impl RequesterCheck {
             self.points.retain(|point| point.psn == psn);
             self.points.iter_mut().for_each(|point| point.at_ns = now_ns);
         }
-        self.next = step(psn, 1);
+        self.next = step(psn, packets);
         if !again {
             self.fresh = self.next;
         }
-        if ahead(self.next, newest.psn) > self.window as i32 {
+        if ahead(psn, newest.psn) >= self.window as i32 {
             let window = self.window;
             return Err(format!("PSN {psn:#x} is beyond the window of {window}: {:#x} is unacknowledged", newest.psn));
         }
@@ -132,16 +153,22 @@ impl RequesterCheck {
 
     /// True when the answer says something new.
     pub fn on_answer(&mut self, psn: u32, answer: Answer, now_ns: u64) -> bool {
-        let unacked = if answer == Answer::Ack { step(psn, 1) } else { psn };
+        let mut unacked = if answer == Answer::Ack { step(psn, 1) } else { psn };
         let newest = self.points.back().copied().unwrap_or_default();
         if ahead(psn, newest.psn) < 0 || ahead(psn, self.fresh) >= 0 {
             return false;
+        }
+        // It passes over an answer that has not come: everything before that has arrived, and that is asked for again.
+        let passed = self.questions.front().map(|(missing, _)| *missing).filter(|missing| ahead(unacked, *missing) > 0);
+        if let Some(missing) = passed {
+            unacked = missing;
         }
         if unacked != newest.psn {
             self.points.push_back(Point { psn: unacked, at_ns: now_ns, ..Point::default() });
         }
         if let Some(point) = self.points.back_mut() {
             match answer {
+                _ if passed.is_some() => point.naks += 1,
                 Answer::Ack | Answer::Refusal => {}
                 Answer::SequenceNak => point.naks += 1,
                 Answer::ReceiverNotReady { delay_ns } => {
@@ -150,6 +177,24 @@ impl RequesterCheck {
                 }
             }
         }
+        true
+    }
+
+    /// An answer of a READ or an atomic, which acknowledges what was before it. True when it is the one that is missing.
+    pub fn on_brought(&mut self, psn: u32, now_ns: u64) -> bool {
+        let Some((missing, end)) = self.questions.front_mut() else { return false };
+        if ahead(psn, *missing) != 0 {
+            // Of a later one: as an acknowledgement that passes over what is missing.
+            return ahead(psn, *missing) > 0 && ahead(psn, self.fresh) < 0 && {
+                self.on_answer(psn, Answer::Ack, now_ns);
+                false
+            };
+        }
+        *missing = step(psn, 1);
+        if *missing == *end {
+            self.questions.pop_front();
+        }
+        self.on_answer(psn, Answer::Ack, now_ns);
         true
     }
 

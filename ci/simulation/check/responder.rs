@@ -30,6 +30,8 @@ pub struct ResponderCheck {
     /// The PSNs behind the messages to come.
     ends: VecDeque<u32>,
     msn: u32,
+    /// READs and atomics whose answers have not all left: the answer that leaves next, and the PSN behind the last one.
+    questions: VecDeque<(u32, u32)>,
 }
 
 impl ResponderCheck {
@@ -42,6 +44,7 @@ impl ResponderCheck {
             behind: false,
             ends: VecDeque::new(),
             msn: 0,
+            questions: VecDeque::new(),
         }
     }
 
@@ -50,10 +53,16 @@ impl ResponderCheck {
         self.ends.push_back(psn);
     }
 
-    pub fn on_received(&mut self, psn: u32) -> Arrival {
+    /// A READ or an atomic was posted, whose answers are to take these PSNs.
+    pub fn expect_question(&mut self, psn: u32, end: u32) {
+        self.questions.push_back((psn, end));
+    }
+
+    /// A request packet that takes so many PSNs came.
+    pub fn on_received(&mut self, psn: u32, packets: u32) -> Arrival {
         match ahead(psn, self.expected) {
             0 => {
-                self.expected = step(psn, 1);
+                self.expected = step(psn, packets);
                 Arrival::InOrder
             }
             1.. => {
@@ -77,6 +86,10 @@ impl ResponderCheck {
         if ahead(unacked, self.expected) > 0 {
             return Err(format!("acknowledges up to {unacked:#x}, and only what is before {:#x} came", self.expected));
         }
+        // Answers leave in the order of their requests.
+        if let Some((owed, _)) = self.questions.front().filter(|(owed, _)| ahead(unacked, *owed) > 0) {
+            return Err(format!("acknowledges up to {unacked:#x}, and the answer {owed:#x} has not left"));
+        }
         self.answered = unacked;
         while self.ends.front().is_some_and(|end| ahead(*end, unacked) <= 0) {
             self.ends.pop_front();
@@ -86,6 +99,33 @@ impl ResponderCheck {
             return Err(format!("carries MSN {msn} with {unacked:#x}, and {} messages end before it", self.msn));
         }
         Ok(())
+    }
+
+    /// An answer of the READ or atomic that ends before `end`. True when it leaves for the first time.
+    pub fn on_answer(&mut self, psn: u32, end: u32, msn: Option<u32>) -> Result<bool, String> {
+        if ahead(end, self.expected) > 0 {
+            return Err(format!("answers what has not come: {:#x} is expected", self.expected));
+        }
+        let Some((owed, last)) = self.questions.front_mut().filter(|(owed, _)| ahead(psn, *owed) >= 0) else {
+            return Ok(false);
+        };
+        if psn != *owed {
+            return Err(format!("{owed:#x} is to leave first"));
+        }
+        *owed = step(psn, 1);
+        if *owed == *last {
+            self.questions.pop_front();
+        }
+        while self.ends.front().is_some_and(|known| ahead(*known, end) <= 0) {
+            self.ends.pop_front();
+            self.msn = step(self.msn, 1);
+        }
+        self.answered = step(psn, 1);
+        if msn.is_some_and(|msn| msn != self.msn) {
+            return Err(format!("carries MSN {msn:?}, and {} messages end before {end:#x}", self.msn));
+        }
+        self.behind &= self.answered != self.expected;
+        Ok(true)
     }
 
     pub fn on_ack(&mut self, psn: u32, msn: u32) -> Result<(), String> {
@@ -120,6 +160,11 @@ impl ResponderCheck {
     }
 
     pub fn on_refusal(&mut self, psn: u32, msn: u32) -> Result<(), String> {
+        // A READ counts as a message from its acceptance on, even if its bytes cannot be had then.
+        if self.questions.front().is_some_and(|(owed, _)| *owed == psn) && msn == step(self.msn, 1) {
+            self.ends.pop_front();
+            self.msn = msn;
+        }
         self.check_progress(psn, msn)?;
         if psn == self.expected {
             return Err(format!("refuses {psn:#x}, which has not come"));
@@ -136,13 +181,13 @@ mod tests {
     fn one_nak_a_gap_at_the_first_missing_packet() {
         let mut check = ResponderCheck::new(0xff_ffff);
         check.expect_message(5);
-        assert_eq!(check.on_received(0xff_ffff), Arrival::InOrder);
-        assert_eq!(check.on_received(2), Arrival::Gap);
+        assert_eq!(check.on_received(0xff_ffff, 1), Arrival::InOrder);
+        assert_eq!(check.on_received(2, 1), Arrival::Gap);
         assert!(check.clone().on_sequence_nak(1, 0).is_err(), "0 is missing first");
         assert!(check.on_sequence_nak(0, 0).is_ok());
         assert!(check.on_sequence_nak(0, 0).unwrap_err().contains("second"));
-        assert_eq!(check.on_received(0), Arrival::InOrder);
-        assert_eq!(check.on_received(0), Arrival::Duplicate);
+        assert_eq!(check.on_received(0, 1), Arrival::InOrder);
+        assert_eq!(check.on_received(0, 1), Arrival::Duplicate);
         assert!(check.on_ack(0, 0).is_ok());
         assert!(check.clone().on_ack(0xff_ffff, 0).unwrap_err().contains("was before"));
         assert!(check.on_ack(1, 0).unwrap_err().contains("came"));
@@ -153,7 +198,7 @@ mod tests {
         let mut check = ResponderCheck::new(0);
         check.expect_message(2);
         check.expect_message(3);
-        (0..3).for_each(|psn| assert_eq!(check.on_received(psn), Arrival::InOrder));
+        (0..3).for_each(|psn| assert_eq!(check.on_received(psn, 1), Arrival::InOrder));
         assert!(check.on_ack(0, 0).is_ok());
         assert!(check.clone().on_ack(1, 0).is_err());
         assert!(check.on_ack(1, 1).is_ok());

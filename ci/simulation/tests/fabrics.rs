@@ -3,14 +3,17 @@
 
 use rnic_simulation::checklist;
 use rnic_simulation::suite::{Summary, known_cases, run_cases};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const OPERATIONS: u64 = 2000;
+/// Seeds of this second, which nobody has run: a failure names its seed, and is replayed with it.
+const FRESH: u64 = 12;
 /// These runs reach every item ten times.
 const FIXED: std::ops::RangeInclusive<u64> = 1..=90;
 fn check(summary: &Summary, what: &str) {
     if let Some(violation) = summary.violations.first() {
         violation.latest.iter().for_each(|entry| println!("{entry}"));
-        let replay = format!("rnic-ci sim --seed {} --operations …", violation.seed);
+        let replay = format!("rnic-ci sim --seed {} --operations {OPERATIONS}", violation.seed);
         panic!("{what}: {violation}\nreplay with: {replay}");
     }
     println!("{what}: sim seeds {}, operations {}, frames {}", summary.seeds, summary.operations, summary.frames);
@@ -26,4 +29,12 @@ fn known_and_fixed_seeds_keep_every_rule_and_exercise_every_item() {
     print!("{}", checklist::report(&fixed.coverage));
     let missing = checklist::missing(&fixed.coverage);
     assert!(missing.is_empty(), "items with fewer than {} hits: {missing:?}", checklist::ENOUGH);
+}
+
+#[test]
+fn fresh_seeds_keep_every_rule() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
+    let first = now.as_secs() << 16;
+    let cases: Vec<_> = (first..first + FRESH).map(|seed| (seed, OPERATIONS)).collect();
+    check(&run_cases(&cases, 2, false, &|_| {}), "fresh seeds");
 }
