@@ -80,6 +80,8 @@ pub struct Flow {
     /// Since the connection was made: a send, and a receive, that failed.
     pub failed: bool,
     pub receive_failed: bool,
+    /// A send was flushed, whatever failed.
+    pub flushed: bool,
     /// Receives are posted late.
     pub dry: bool,
     /// A fault that waits for its turn.
@@ -118,6 +120,7 @@ impl Flow {
             responder: ResponderCheck::new(0),
             failed: false,
             receive_failed: false,
+            flushed: false,
             dry: false,
             wanted: None,
         }
@@ -129,7 +132,7 @@ impl Flow {
         self.forget_receives();
         self.next_psn = psn;
         (self.next_number, self.next_receive, self.unsignaled) = (0, 0, 0);
-        (self.failed, self.receive_failed, self.wanted) = (false, false, None);
+        (self.failed, self.receive_failed, self.flushed, self.wanted) = (false, false, false, None);
         self.answered.clear();
         self.requester = RequesterCheck::new(psn, window, profile.timeout_ns(), profile.retry_cnt.into());
         self.responder = ResponderCheck::new(psn);
@@ -235,7 +238,8 @@ impl Connection {
 
     /// One side waits for nothing any more: its queue pair failed, by a request or by a receive, or was reset.
     pub fn has_given_up(&self, side: usize) -> bool {
-        self.flows[side].failed || self.flows[1 - side].receive_failed || self.gone == Some(side) || !self.runs()
+        let flow = &self.flows[side];
+        flow.failed || flow.flushed || self.flows[1 - side].receive_failed || self.gone == Some(side) || !self.runs()
     }
 
     /// Anything may have become of its messages.

@@ -91,6 +91,8 @@ impl Simulation {
         self.poll_host(end.host)?;
         self.modify(end, QP_STATE_RESET)?;
         let connection = &mut self.connections[number];
+        let posted = connection.flows[side].outstanding.len() + connection.flows[1 - side].receives.len();
+        self.hosts[end.host].counted.unseen_most += posted as u64;
         connection.gone = Some(side);
         connection.flows[side].forget_sends();
         connection.flows[1 - side].forget_receives();
@@ -320,7 +322,7 @@ impl Simulation {
             exactly(Class::Doorbell, counted.send_doorbells),
             exactly(Class::RecvDoorbell, counted.receive_doorbells),
             exactly(Class::CqArm, counted.arms),
-            exactly(Class::CqeWrite, counted.completions),
+            (Class::CqeWrite, counted.completions, counted.completions + counted.unseen_most),
             exactly(Class::Event, counted.events),
             exactly(Class::CommandCompletion, ledger.class(Class::CommandFetch).crossings),
             // A gather that came back late may have been for nothing.

@@ -60,6 +60,8 @@ pub struct Counted {
     pub receive_doorbells: u64,
     pub arms: u64,
     pub completions: u64,
+    /// Completions that may have been written between the last look and the reset of their queue pair.
+    pub unseen_most: u64,
     pub events: u64,
     /// Packets with a payload that left, and that were placed at least or at most.
     pub gathered: u64,

@@ -209,6 +209,7 @@ impl Simulation {
                 if waits {
                     return Err("what fails has not failed yet".into());
                 }
+                flow.flushed = true;
                 self.coverage.items(&[73, 74]);
                 return Ok(());
             }

@@ -295,6 +295,10 @@ impl Simulation {
                 break;
             }
             moved = true;
+            // What memory refused may be the reason for what leaves.
+            for cause in adapter.take_faults() {
+                self.excuse(host, cause);
+            }
             if self.plan.seal_all {
                 frame.seal();
             }
