@@ -17,6 +17,8 @@ open_code! {
         DESTROY_EQ = 0x09,
         CREATE_CQ = 0x10,
         DESTROY_CQ = 0x11,
+        MODIFY_CQ = 0x12,
+        RESIZE_CQ = 0x13,
         CREATE_QP = 0x18,
         MODIFY_QP = 0x19,
         QUERY_QP = 0x1a,
@@ -25,6 +27,12 @@ open_code! {
         DETACH_MULTICAST = 0x1d,
         REGISTER_KEY = 0x20,
         DEREGISTER_KEY = 0x21,
+        REREGISTER_KEY = 0x22,
+        ALLOCATE_KEY = 0x23,
+        CREATE_SRQ = 0x28,
+        MODIFY_SRQ = 0x29,
+        QUERY_SRQ = 0x2a,
+        DESTROY_SRQ = 0x2b,
     }
 }
 
@@ -140,6 +148,87 @@ structure! {
 }
 
 structure! {
+    /// MODIFY_CQ: how long events are held back.
+    ModifyCq, 16 {
+        cqn: U32,
+        /// An event that is due waits for so many entries beyond the arm's consumer index; 0 and 1: it does not wait.
+        count: U16,
+        /// But no longer than so many microseconds; 0: it does not wait.
+        period_us: U16,
+        reserved: U64,
+    }
+}
+
+structure! {
+    /// RESIZE_CQ: another ring for the entries to come.
+    ResizeCq, 32 {
+        cqn: U32,
+        log_entries: u8,
+        reserved0: u8,
+        reserved1: U16,
+        pages: PageListFields,
+        reserved2: U64,
+    }
+}
+
+structure! {
+    /// RESIZE_CQ's answer.
+    CqPosition, 8 {
+        /// Index of the first entry that stands in the new ring, at its start and with phase 1.
+        first_index: U32,
+        reserved: U32,
+    }
+}
+
+structure! {
+    /// CREATE_SRQ: receive WQEs that queue pairs share.
+    CreateSrq, 64 {
+        srqn: U32,
+        /// `SRQ_*` flags.
+        flags: u8,
+        /// log2 of the WQE slots, and of the entries of the index ring.
+        log_slots: u8,
+        /// A receive WQE is `16 << log_stride` bytes.
+        log_stride: u8,
+        reserved0: u8,
+        pdn: U32,
+        doorbell_page: U32,
+        /// SRQ_LIMIT_REACHED once, when fewer receives than this are posted; 0: never.
+        limit: U16,
+        reserved1: U16,
+        reserved2: U32,
+        reserved3: U64,
+        /// The WQE slots.
+        wqe_pages: PageListFields,
+        /// The ring of 16-bit slot indices.
+        index_pages: PageListFields,
+    }
+}
+
+structure! {
+    /// MODIFY_SRQ: arms the limit anew.
+    ModifySrq, 8 {
+        srqn: U32,
+        limit: U16,
+        reserved: U16,
+    }
+}
+
+structure! {
+    /// QUERY_SRQ's answer.
+    SrqState, 16 {
+        /// The limit while it is armed, else 0.
+        limit: U16,
+        /// Receives that are posted and not taken.
+        available: U16,
+        /// Position in the index ring of the next one to be taken.
+        consumer: U16,
+        reserved0: U16,
+        reserved1: U64,
+    }
+}
+
+structure! {
     CreateQp, 64 {
         qpn: U32,
         /// `QP_TYPE_*`.
@@ -156,7 +245,8 @@ structure! {
         send_cqn: U32,
         receive_cqn: U32,
         doorbell_page: U32,
-        reserved2: U32,
+        /// With QP_SRQ the shared receive queue; else zero.
+        srqn: U32,
         sq_pages: PageListFields,
         rq_pages: PageListFields,
     }
@@ -224,20 +314,37 @@ structure! {
 }
 
 structure! {
-    /// REGISTER_KEY: a memory region.
+    /// REGISTER_KEY: a memory region. REREGISTER_KEY: what of it changes.
     RegisterKey, 48 {
         /// Index in bits 31:8, the driver's own byte in 7:0; lkey and rkey are this number.
         key: U32,
         pdn: U32,
         /// `ACCESS_*` rights.
         access: U32,
-        reserved: U32,
+        /// REREGISTER_KEY: `REREGISTER_*` bits. REGISTER_KEY: zero.
+        changes: U32,
         /// Address of the first byte as work requests and peers name it.
         start: U64,
         length_bytes: U64,
         /// With levels 0 `root` is the IOVA of the first byte; else the first byte stands in the first page at
         /// `start` modulo the page size.
         pages: PageListFields,
+    }
+}
+
+structure! {
+    /// ALLOCATE_KEY: a key that work requests give its memory.
+    AllocateKey, 24 {
+        /// Index in bits 31:8; the byte in 7:0 comes with the work request.
+        key: U32,
+        pdn: U32,
+        /// `KEY_*`.
+        kind: u8,
+        reserved0: u8,
+        reserved1: U16,
+        /// KEY_FAST_REGION: most pages of a registration. Windows: zero.
+        max_pages: U32,
+        reserved2: U64,
     }
 }
 
@@ -251,7 +358,7 @@ structure! {
 
 structure! {
     /// QUERY_DEVICE's answer.
-    DeviceLimits, 56 {
+    DeviceLimits, 72 {
         log_qps: u8,
         log_cqs: u8,
         log_keys: u8,
@@ -283,6 +390,15 @@ structure! {
         max_group_qps: u8,
         /// Multicast groups that queue pairs may be attached to.
         max_multicast_groups: U16,
+        /// 0 where the device knows no shared receive queues.
+        srq_context_bytes: U16,
+        log_srqs: u8,
+        log_srq_slots: u8,
+        srq_cache_entries: U32,
+        /// The lkey that names all of DMA space to privileged queue pairs; 0: there is none.
+        local_dma_key: U32,
+        /// Most pages of a fast registration; 0: there is none.
+        max_fast_register_pages: U32,
     }
 }
 
@@ -304,11 +420,13 @@ constants! {
     COMMAND_NOTIFY: u8 = 1 << 0;
     TABLE_QP: u8 = 1;
     TABLE_CQ: u8 = 2;
+    TABLE_SRQ: u8 = 3;
     TABLE_KEY: u8 = 4;
     /// What responders remember of READs and atomics; by QPN.
     TABLE_RD_ATOMIC: u8 = 6;
     FLUSH_QP: u32 = 1 << 0;
     FLUSH_CQ: u32 = 1 << 1;
+    FLUSH_SRQ: u32 = 1 << 2;
     FLUSH_KEY: u32 = 1 << 3;
     FLUSH_TRANSLATION: u32 = 1 << 4;
     FLUSH_RD_ATOMIC: u32 = 1 << 5;
@@ -332,6 +450,12 @@ constants! {
     MULTICAST_QPN: u32 = 0xff_ffff;
     /// Every send work request is signaled.
     QP_SIGNAL_ALL: u8 = 1 << 0;
+    /// Receives come from the shared receive queue `srqn`.
+    QP_SRQ: u8 = 1 << 1;
+    /// The kernel's own: REG_MR and the local DMA key are allowed.
+    QP_PRIVILEGED: u8 = 1 << 2;
+    /// The kernel's own: receives may name the local DMA key.
+    SRQ_PRIVILEGED: u8 = 1 << 0;
     QP_STATE_RESET: u8 = 0;
     QP_STATE_INIT: u8 = 1;
     QP_STATE_RTR: u8 = 2;
@@ -365,4 +489,24 @@ constants! {
     ACCESS_REMOTE_ATOMIC: u32 = 1 << 3;
     /// Of a key: LOCAL_INV and the peers' SEND_INV may take it out of use.
     ACCESS_INVALIDATE: u32 = 1 << 4;
+    /// Of a key: memory windows may be bound to it.
+    ACCESS_MW_BIND: u32 = 1 << 5;
+    /// Of a key: addresses count from zero, whatever `start` is.
+    ACCESS_ZERO_BASED: u32 = 1 << 6;
+    /// A region that REG_MR registers and LOCAL_INV or SEND_INV frees.
+    KEY_FAST_REGION: u8 = 1;
+    /// A type 1 memory window: bound anew at will, used through any queue pair of its domain.
+    KEY_WINDOW_1: u8 = 2;
+    /// A type 2A memory window: used through the queue pair that bound it.
+    KEY_WINDOW_2A: u8 = 3;
+    /// A type 2B memory window: as 2A, and of the queue pair's protection domain.
+    KEY_WINDOW_2B: u8 = 4;
+    /// `start`, `length_bytes` and `pages` are new.
+    REREGISTER_TRANSLATION: u32 = 1 << 0;
+    /// `pdn` is new.
+    REREGISTER_PD: u32 = 1 << 1;
+    /// `access` is new.
+    REREGISTER_ACCESS: u32 = 1 << 2;
+    /// The lkey by which privileged queue pairs name all of DMA space: addresses are IOVAs.
+    LOCAL_DMA_KEY: u32 = 0xffff_ff00;
 }

@@ -36,6 +36,8 @@ open_code! {
         CMP_SWAP = 0x0a,
         FETCH_ADD = 0x0b,
         LOCAL_INV = 0x10,
+        REG_MR = 0x11,
+        BIND_MW = 0x12,
         RECV = 0x80,
         RECV_RDMA_WITH_IMM = 0x81,
     }
@@ -45,7 +47,7 @@ structure! {
     /// A completion. With a status other than SUCCESS only `qpn`, `wqe_index`, `opcode`, `status` and `vendor_err` hold.
     Cqe, 64 {
         qpn: U32,
-        /// Send: ring index of the WQE's first slot. Receive: ring index of the WQE.
+        /// Send: ring index of the WQE's first slot. Receive: ring index of the WQE, or its slot in the shared queue.
         wqe_index: U16,
         opcode: u8,
         status: u8,
@@ -70,7 +72,10 @@ structure! {
         time_ns: U64,
         /// Datagram received: the MAC address that its frame came from, with CQE_WITH_SMAC.
         source_mac: [u8; 6],
-        reserved: [u8; 14],
+        reserved0: [u8; 2],
+        /// With CQE_SRQ the shared receive queue, whose slot `wqe_index` is.
+        srqn: U32,
+        reserved1: [u8; 8],
         /// Bit 0 is the phase: 1 in the first pass over the ring, then alternating. Written last.
         phase: U32,
     }
@@ -98,4 +103,5 @@ constants! {
     NETWORK_IPV4: u8 = 4;
     /// `network_type`: the 40 bytes are an IPv6 header.
     NETWORK_IPV6: u8 = 6;
+    CQE_SRQ: u16 = 1 << 8;
 }

@@ -85,6 +85,8 @@ rules! {
     ContextFault = 330, "a context could not be read from or written to its table", "Context tables", "the table's memory was unmapped";
     ContextInvalid = 331, "what came back from a context table is not what the device wrote", "Context tables", "the driver or a stray DMA wrote into the table";
 
+    FeatureMissing = 340, "the command or a flag of it belongs to a feature that the device does not have: see REG_FEATURES", "Registers", "a feature bit that was not looked at";
+
     WqeFetchFault = 400, "work requests could not be read from the ring", "Send queue", "the ring is not mapped for DMA";
     WqeOpcode = 401, "the work request's opcode is unknown or not allowed on this queue pair", "Work requests", "an opcode of another transport";
     WqeReserved = 402, "reserved bits of the work request are not zero", "Work requests", "a slot that was not cleared";
@@ -98,6 +100,8 @@ rules! {
     ReceiveFetchFault = 410, "a receive work request could not be read from its ring", "Receive queue", "the ring is not mapped for DMA";
     ReadNotEnabled = 411, "the queue pair's max_rd_atomic is 0: it may have no READ or atomic outstanding", "Queue pair states", "max_rd_atomic was not set, or not agreed with the peer";
     ReadTooLong = 412, "the READ's responses would take 2^23 PSNs or more", "Requester", "2 GiB at a path MTU of 256";
+    SrqIndex = 415, "the index ring of a shared receive queue names a slot that it does not have", "Shared receive queues", "an index ring that was not written before the doorbell";
+    SrqFetchFault = 416, "the index ring of a shared receive queue could not be read", "Shared receive queues", "the ring is not mapped for DMA";
     LKeyInvalid = 420, "the local key is not valid", "Memory regions", "a key that was never registered, or was deregistered";
     LKeyRange = 421, "the local range lies outside its region", "Memory regions", "address or length of an element";
     LKeyRight = 422, "the region does not grant local write", "Memory regions", "a receive buffer in a read-only region";
@@ -109,6 +113,13 @@ rules! {
     PayloadFault = 440, "host memory did not answer a payload transfer", "Reset and errors", "the region's memory was unmapped, or bus mastering is off";
     TranslationFault = 441, "a page list could not be read or holds an unaligned address", "Page lists", "the list's memory was unmapped or reused";
     InvalidateRefused = 442, "the key cannot be invalidated: it is not valid, of another protection domain, or was registered without INVALIDATE", "Memory regions", "a key that was invalidated before, or ACCESS_INVALIDATE is missing";
+    BindWindow = 443, "the key is not a window that this queue pair may bind now: unknown, of another protection domain, or a type 2 window that is bound", "Memory windows", "a type 2 window that was not invalidated before";
+    BindRegion = 444, "no window can be bound to this region: not valid, of another protection domain, zero-based, or without MW_BIND, or LOCAL_WRITE for a window to write through", "Memory windows", "MW_BIND was not given at registration";
+    BindRange = 445, "the window lies outside its region, or a type 2 window has no bytes", "Memory windows", "address or length of the bind";
+    BindAccess = 446, "the window cannot have these rights", "Memory windows", "a local right, or a zero-based window of type 1";
+    RegisterState = 447, "the key is not a free fast region of the queue pair's protection domain", "Memory regions", "the region was not invalidated before it was registered again";
+    RegisterShape = 448, "the fast registration's rights, range or page list are not usable, or it has more pages than were allocated", "Memory regions", "a list longer than max_pages";
+    NotPrivileged = 449, "the work request is for privileged queue pairs", "Memory regions", "REG_MR from a process";
 
     ReceiveTooSmall = 500, "the message is longer than the receive work request", "Receive queue", "peers disagree on message sizes";
     InvalidRequest = 501, "the peer's request is not valid here: opcode sequence, length or right of the queue pair", "Responder", "the peer's queue pair has another MTU, or a right was not enabled";

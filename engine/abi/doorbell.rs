@@ -11,6 +11,8 @@ constants! {
     DB_CQ_ARM: u32 = 0x010;
     /// Event queue update, on page 0 only: arm in bit 0, EQN in 31:8, consumer index in 63:32.
     DB_EQ_UPDATE: u32 = 0x018;
+    /// Shared receive queue: SRQN in bits 31:8, new producer index of the index ring in 47:32, the rest zero.
+    DB_SRQ: u32 = 0x020;
     /// Send queue, 64-byte line: the value of the 8-byte form, then zeros. Two lines, used alternately.
     DB_SEND_LINE_0: u32 = 0x400;
     DB_SEND_LINE_1: u32 = 0x440;

@@ -18,6 +18,9 @@ open_code! {
         DEVICE_FATAL = 0x18,
         PORT_ACTIVE = 0x19,
         PORT_ERR = 0x1a,
+        SRQ_ERR = 0x1e,
+        SRQ_LIMIT_REACHED = 0x1f,
+        QP_LAST_WQE_REACHED = 0x20,
     }
 }
 
@@ -27,7 +30,7 @@ structure! {
         event_type: u8,
         reserved0: u8,
         reserved1: U16,
-        /// QPN, CQN or slot, by type.
+        /// QPN, CQN, SRQN or slot, by type.
         object: U32,
         /// A consumer index or the number of a diagnostic, by type.
         data: U32,

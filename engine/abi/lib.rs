@@ -26,7 +26,10 @@ pub use diagnostic::Diagnostic;
 pub use event::{Eqe, EventType};
 pub use layout::{ConstantLayout, FieldLayout, StructLayout};
 pub use page_list::PageListFields;
-pub use work_request::{AtomicSegment, ControlSegment, DataSegment, DatagramSegment, RemoteSegment, WorkOpcode};
+pub use work_request::{
+    AtomicSegment, BindSegment, ControlSegment, DataSegment, DatagramSegment, RegisterSegment, RemoteSegment,
+    WorkOpcode,
+};
 
 /// Major version: a driver refuses a device whose major it does not know.
 pub const VERSION_MAJOR: u16 = 1;
@@ -38,13 +41,15 @@ pub const PCI_VENDOR_ID: u16 = 0x1234;
 pub const PCI_DEVICE_ID: u16 = 0x12b7;
 
 /// Every structure of the interface, in the order of the datasheet.
-pub fn structures() -> [StructLayout; 24] {
+pub fn structures() -> [StructLayout; 33] {
     [
         page_list::PageListFields::layout(),
         work_request::ControlSegment::layout(),
         work_request::RemoteSegment::layout(),
         work_request::AtomicSegment::layout(),
         work_request::DataSegment::layout(),
+        work_request::RegisterSegment::layout(),
+        work_request::BindSegment::layout(),
         completion::Cqe::layout(),
         completion::ConsumerRecord::layout(),
         event::Eqe::layout(),
@@ -55,12 +60,19 @@ pub fn structures() -> [StructLayout; 24] {
         command::SetGid::layout(),
         command::CreateEq::layout(),
         command::CreateCq::layout(),
+        command::ModifyCq::layout(),
+        command::ResizeCq::layout(),
+        command::CqPosition::layout(),
+        command::CreateSrq::layout(),
+        command::ModifySrq::layout(),
+        command::SrqState::layout(),
         command::CreateQp::layout(),
         command::AddressVector::layout(),
         work_request::DatagramSegment::layout(),
         command::QpAttributes::layout(),
         command::MulticastGroup::layout(),
         command::RegisterKey::layout(),
+        command::AllocateKey::layout(),
         command::ObjectNumber::layout(),
         command::DeviceLimits::layout(),
         command::QueueState::layout(),

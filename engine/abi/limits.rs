@@ -5,6 +5,10 @@ constants! {
     MAX_LOG_CQS: u8 = 17;
     MAX_LOG_KEYS: u8 = 20;
     MAX_EQS: u32 = 64;
+    MAX_LOG_SRQS: u8 = 16;
+    MAX_LOG_SRQ_SLOTS: u8 = 15;
+    /// Pages of a fast registration.
+    MAX_FAST_REGISTER_PAGES: u32 = 1 << 16;
     MAX_LOG_SQ_SLOTS: u8 = 15;
     MAX_LOG_RQ_ENTRIES: u8 = 15;
     /// A receive WQE is `16 << stride`.
@@ -29,6 +33,7 @@ constants! {
     NO_OBJECT: u32 = 0xffff_ffff;
     QP_CONTEXT_BYTES: u16 = 256;
     CQ_CONTEXT_BYTES: u16 = 64;
+    SRQ_CONTEXT_BYTES: u16 = 64;
     KEY_CONTEXT_BYTES: u16 = 64;
     RD_ATOMIC_CONTEXT_BYTES: u16 = 512;
     /// READs and atomics of one queue pair that may be outstanding, on either side.

@@ -70,4 +70,20 @@ constants! {
     FEATURE_UD: u64 = 1 << 7;
     /// ATTACH_MULTICAST and DETACH_MULTICAST.
     FEATURE_MULTICAST: u64 = 1 << 8;
+    /// Shared receive queues.
+    FEATURE_SRQ: u64 = 1 << 16;
+    /// RESIZE_CQ.
+    FEATURE_CQ_RESIZE: u64 = 1 << 17;
+    /// MODIFY_CQ.
+    FEATURE_CQ_MODERATION: u64 = 1 << 18;
+    /// KEY_FAST_REGION and REG_MR.
+    FEATURE_FAST_REGISTER: u64 = 1 << 19;
+    /// ACCESS_ZERO_BASED.
+    FEATURE_ZERO_BASED: u64 = 1 << 20;
+    /// REREGISTER_KEY.
+    FEATURE_REREGISTER: u64 = 1 << 21;
+    /// The local DMA key.
+    FEATURE_LOCAL_DMA_KEY: u64 = 1 << 22;
+    /// Memory windows of types 1, 2A and 2B.
+    FEATURE_WINDOW: u64 = 1 << 23;
 }

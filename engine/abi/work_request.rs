@@ -5,6 +5,7 @@
 //! both, then either data segments or, with `WQE_INLINE`, the bytes themselves. A receive WQE is data segments only; its
 //! stride is given at creation, a data segment of length 0 ends it early.
 
+use crate::PageListFields;
 use crate::command::AddressVector;
 use zerocopy::little_endian::{U16, U32, U64};
 
@@ -21,6 +22,10 @@ open_code! {
         FETCH_ADD = 0x0b,
         /// Without packets: takes a key of this side out of use.
         LOCAL_INV = 0x10,
+        /// Without packets: gives a fast region its memory.
+        REG_MR = 0x11,
+        /// Without packets: opens a window on a region.
+        BIND_MW = 0x12,
     }
 }
 
@@ -38,7 +43,7 @@ structure! {
         /// `WQE_*` flags.
         flags: u8,
         /// Immediate data, as a number; on the wire it is big-endian. Of SEND_INV the peer's key, of LOCAL_INV the own
-        /// key that is invalidated.
+        /// key that is invalidated, of REG_MR and BIND_MW the key from now on.
         immediate: U32,
         /// Bytes of inline data; zero without `WQE_INLINE`.
         inline_bytes: U16,
@@ -76,6 +81,35 @@ structure! {
         /// GSI: index of the packet's P_Key. UD: zero, the queue pair's own is used.
         pkey_index: U16,
         reserved: U16,
+    }
+}
+
+structure! {
+    /// REG_MR: what the region is from now on; its key, low byte included, stands in the control segment.
+    RegisterSegment, 48 {
+        /// `ACCESS_*` rights.
+        access: U32,
+        reserved0: U32,
+        reserved1: U64,
+        /// As in REGISTER_KEY.
+        start: U64,
+        length_bytes: U64,
+        pages: PageListFields,
+    }
+}
+
+structure! {
+    /// BIND_MW: what the window shows; its new key, low byte included, stands in the control segment.
+    BindSegment, 32 {
+        /// `ACCESS_*` rights of the remote side, and ACCESS_ZERO_BASED.
+        access: U32,
+        /// The region's key.
+        lkey: U32,
+        /// Local address of the first byte.
+        address: U64,
+        /// Type 1: 0 closes the window.
+        length_bytes: U64,
+        reserved: U64,
     }
 }
 

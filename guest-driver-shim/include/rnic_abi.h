@@ -61,11 +61,20 @@
 #define RNIC_FEATURE_UC 0x40U
 #define RNIC_FEATURE_UD 0x80U
 #define RNIC_FEATURE_MULTICAST 0x100U
+#define RNIC_FEATURE_SRQ 0x10000U
+#define RNIC_FEATURE_CQ_RESIZE 0x20000U
+#define RNIC_FEATURE_CQ_MODERATION 0x40000U
+#define RNIC_FEATURE_FAST_REGISTER 0x80000U
+#define RNIC_FEATURE_ZERO_BASED 0x100000U
+#define RNIC_FEATURE_REREGISTER 0x200000U
+#define RNIC_FEATURE_LOCAL_DMA_KEY 0x400000U
+#define RNIC_FEATURE_WINDOW 0x800000U
 #define RNIC_DOORBELL_PAGE_BYTES 0x1000U
 #define RNIC_DB_SEND 0x0U
 #define RNIC_DB_RECEIVE 0x8U
 #define RNIC_DB_CQ_ARM 0x10U
 #define RNIC_DB_EQ_UPDATE 0x18U
+#define RNIC_DB_SRQ 0x20U
 #define RNIC_DB_SEND_LINE_0 0x400U
 #define RNIC_DB_SEND_LINE_1 0x440U
 #define RNIC_DB_SEND_WQE_0 0x800U
@@ -92,6 +101,7 @@
 #define RNIC_CQE_WITH_VLAN 0x20U
 #define RNIC_NETWORK_IPV4 0x4U
 #define RNIC_NETWORK_IPV6 0x6U
+#define RNIC_CQE_SRQ 0x100U
 #define RNIC_EQE_BYTES 0x10U
 #define RNIC_EQE_PHASE 0x1U
 #define RNIC_COMMAND_BYTES 0x80U
@@ -99,10 +109,12 @@
 #define RNIC_COMMAND_NOTIFY 0x1U
 #define RNIC_TABLE_QP 0x1U
 #define RNIC_TABLE_CQ 0x2U
+#define RNIC_TABLE_SRQ 0x3U
 #define RNIC_TABLE_KEY 0x4U
 #define RNIC_TABLE_RD_ATOMIC 0x6U
 #define RNIC_FLUSH_QP 0x1U
 #define RNIC_FLUSH_CQ 0x2U
+#define RNIC_FLUSH_SRQ 0x4U
 #define RNIC_FLUSH_KEY 0x8U
 #define RNIC_FLUSH_TRANSLATION 0x10U
 #define RNIC_FLUSH_RD_ATOMIC 0x20U
@@ -117,6 +129,9 @@
 #define RNIC_QKEY_PRIVILEGED 0x80000000U
 #define RNIC_MULTICAST_QPN 0xffffffU
 #define RNIC_QP_SIGNAL_ALL 0x1U
+#define RNIC_QP_SRQ 0x2U
+#define RNIC_QP_PRIVILEGED 0x4U
+#define RNIC_SRQ_PRIVILEGED 0x1U
 #define RNIC_QP_STATE_RESET 0x0U
 #define RNIC_QP_STATE_INIT 0x1U
 #define RNIC_QP_STATE_RTR 0x2U
@@ -149,10 +164,23 @@
 #define RNIC_ACCESS_REMOTE_READ 0x4U
 #define RNIC_ACCESS_REMOTE_ATOMIC 0x8U
 #define RNIC_ACCESS_INVALIDATE 0x10U
+#define RNIC_ACCESS_MW_BIND 0x20U
+#define RNIC_ACCESS_ZERO_BASED 0x40U
+#define RNIC_KEY_FAST_REGION 0x1U
+#define RNIC_KEY_WINDOW_1 0x2U
+#define RNIC_KEY_WINDOW_2A 0x3U
+#define RNIC_KEY_WINDOW_2B 0x4U
+#define RNIC_REREGISTER_TRANSLATION 0x1U
+#define RNIC_REREGISTER_PD 0x2U
+#define RNIC_REREGISTER_ACCESS 0x4U
+#define RNIC_LOCAL_DMA_KEY 0xffffff00U
 #define RNIC_MAX_LOG_QPS 0x11U
 #define RNIC_MAX_LOG_CQS 0x11U
 #define RNIC_MAX_LOG_KEYS 0x14U
 #define RNIC_MAX_EQS 0x40U
+#define RNIC_MAX_LOG_SRQS 0x10U
+#define RNIC_MAX_LOG_SRQ_SLOTS 0xfU
+#define RNIC_MAX_FAST_REGISTER_PAGES 0x10000U
 #define RNIC_MAX_LOG_SQ_SLOTS 0xfU
 #define RNIC_MAX_LOG_RQ_ENTRIES 0xfU
 #define RNIC_MAX_LOG_RQ_STRIDE 0x3U
@@ -171,6 +199,7 @@
 #define RNIC_NO_OBJECT 0xffffffffU
 #define RNIC_QP_CONTEXT_BYTES 0x100U
 #define RNIC_CQ_CONTEXT_BYTES 0x40U
+#define RNIC_SRQ_CONTEXT_BYTES 0x40U
 #define RNIC_KEY_CONTEXT_BYTES 0x40U
 #define RNIC_RD_ATOMIC_CONTEXT_BYTES 0x200U
 #define RNIC_MAX_RD_ATOMIC 0x10U
@@ -184,6 +213,8 @@
 #define RNIC_WORK_CMP_SWAP 0xaU
 #define RNIC_WORK_FETCH_ADD 0xbU
 #define RNIC_WORK_LOCAL_INV 0x10U
+#define RNIC_WORK_REG_MR 0x11U
+#define RNIC_WORK_BIND_MW 0x12U
 
 #define RNIC_COMPLETION_SEND 0x1U
 #define RNIC_COMPLETION_SEND_IMM 0x2U
@@ -194,6 +225,8 @@
 #define RNIC_COMPLETION_CMP_SWAP 0xaU
 #define RNIC_COMPLETION_FETCH_ADD 0xbU
 #define RNIC_COMPLETION_LOCAL_INV 0x10U
+#define RNIC_COMPLETION_REG_MR 0x11U
+#define RNIC_COMPLETION_BIND_MW 0x12U
 #define RNIC_COMPLETION_RECV 0x80U
 #define RNIC_COMPLETION_RECV_RDMA_WITH_IMM 0x81U
 
@@ -225,6 +258,9 @@
 #define RNIC_EVENT_DEVICE_FATAL 0x18U
 #define RNIC_EVENT_PORT_ACTIVE 0x19U
 #define RNIC_EVENT_PORT_ERR 0x1aU
+#define RNIC_EVENT_SRQ_ERR 0x1eU
+#define RNIC_EVENT_SRQ_LIMIT_REACHED 0x1fU
+#define RNIC_EVENT_QP_LAST_WQE_REACHED 0x20U
 
 #define RNIC_COMMAND_OPCODE_QUERY_DEVICE 0x1U
 #define RNIC_COMMAND_OPCODE_SET_TABLE 0x2U
@@ -234,6 +270,8 @@
 #define RNIC_COMMAND_OPCODE_DESTROY_EQ 0x9U
 #define RNIC_COMMAND_OPCODE_CREATE_CQ 0x10U
 #define RNIC_COMMAND_OPCODE_DESTROY_CQ 0x11U
+#define RNIC_COMMAND_OPCODE_MODIFY_CQ 0x12U
+#define RNIC_COMMAND_OPCODE_RESIZE_CQ 0x13U
 #define RNIC_COMMAND_OPCODE_CREATE_QP 0x18U
 #define RNIC_COMMAND_OPCODE_MODIFY_QP 0x19U
 #define RNIC_COMMAND_OPCODE_QUERY_QP 0x1aU
@@ -242,6 +280,12 @@
 #define RNIC_COMMAND_OPCODE_DETACH_MULTICAST 0x1dU
 #define RNIC_COMMAND_OPCODE_REGISTER_KEY 0x20U
 #define RNIC_COMMAND_OPCODE_DEREGISTER_KEY 0x21U
+#define RNIC_COMMAND_OPCODE_REREGISTER_KEY 0x22U
+#define RNIC_COMMAND_OPCODE_ALLOCATE_KEY 0x23U
+#define RNIC_COMMAND_OPCODE_CREATE_SRQ 0x28U
+#define RNIC_COMMAND_OPCODE_MODIFY_SRQ 0x29U
+#define RNIC_COMMAND_OPCODE_QUERY_SRQ 0x2aU
+#define RNIC_COMMAND_OPCODE_DESTROY_SRQ 0x2bU
 
 #define RNIC_COMMAND_STATUS_OK 0x0U
 #define RNIC_COMMAND_STATUS_BAD_OPCODE 0x1U
@@ -314,6 +358,36 @@ RNIC_ASSERT(offsetof(struct rnic_data_segment, address) == 0, "rnic_data_segment
 RNIC_ASSERT(offsetof(struct rnic_data_segment, length_bytes) == 8, "rnic_data_segment.length_bytes");
 RNIC_ASSERT(offsetof(struct rnic_data_segment, lkey) == 12, "rnic_data_segment.lkey");
 
+struct rnic_register_segment {
+	__le32 access;
+	__le32 reserved0;
+	__le64 reserved1;
+	__le64 start;
+	__le64 length_bytes;
+	struct rnic_page_list_fields pages;
+} __attribute__((packed));
+RNIC_ASSERT(sizeof(struct rnic_register_segment) == 48, "rnic_register_segment");
+RNIC_ASSERT(offsetof(struct rnic_register_segment, access) == 0, "rnic_register_segment.access");
+RNIC_ASSERT(offsetof(struct rnic_register_segment, reserved0) == 4, "rnic_register_segment.reserved0");
+RNIC_ASSERT(offsetof(struct rnic_register_segment, reserved1) == 8, "rnic_register_segment.reserved1");
+RNIC_ASSERT(offsetof(struct rnic_register_segment, start) == 16, "rnic_register_segment.start");
+RNIC_ASSERT(offsetof(struct rnic_register_segment, length_bytes) == 24, "rnic_register_segment.length_bytes");
+RNIC_ASSERT(offsetof(struct rnic_register_segment, pages) == 32, "rnic_register_segment.pages");
+
+struct rnic_bind_segment {
+	__le32 access;
+	__le32 lkey;
+	__le64 address;
+	__le64 length_bytes;
+	__le64 reserved;
+} __attribute__((packed));
+RNIC_ASSERT(sizeof(struct rnic_bind_segment) == 32, "rnic_bind_segment");
+RNIC_ASSERT(offsetof(struct rnic_bind_segment, access) == 0, "rnic_bind_segment.access");
+RNIC_ASSERT(offsetof(struct rnic_bind_segment, lkey) == 4, "rnic_bind_segment.lkey");
+RNIC_ASSERT(offsetof(struct rnic_bind_segment, address) == 8, "rnic_bind_segment.address");
+RNIC_ASSERT(offsetof(struct rnic_bind_segment, length_bytes) == 16, "rnic_bind_segment.length_bytes");
+RNIC_ASSERT(offsetof(struct rnic_bind_segment, reserved) == 24, "rnic_bind_segment.reserved");
+
 struct rnic_cqe {
 	__le32 qpn;
 	__le16 wqe_index;
@@ -330,7 +404,9 @@ struct rnic_cqe {
 	__u8 network_type;
 	__le64 time_ns;
 	__u8 source_mac[6];
-	__u8 reserved[14];
+	__u8 reserved0[2];
+	__le32 srqn;
+	__u8 reserved1[8];
 	__le32 phase;
 } __attribute__((packed));
 RNIC_ASSERT(sizeof(struct rnic_cqe) == 64, "rnic_cqe");
@@ -349,7 +425,9 @@ RNIC_ASSERT(offsetof(struct rnic_cqe, service_level) == 30, "rnic_cqe.service_le
 RNIC_ASSERT(offsetof(struct rnic_cqe, network_type) == 31, "rnic_cqe.network_type");
 RNIC_ASSERT(offsetof(struct rnic_cqe, time_ns) == 32, "rnic_cqe.time_ns");
 RNIC_ASSERT(offsetof(struct rnic_cqe, source_mac) == 40, "rnic_cqe.source_mac");
-RNIC_ASSERT(offsetof(struct rnic_cqe, reserved) == 46, "rnic_cqe.reserved");
+RNIC_ASSERT(offsetof(struct rnic_cqe, reserved0) == 46, "rnic_cqe.reserved0");
+RNIC_ASSERT(offsetof(struct rnic_cqe, srqn) == 48, "rnic_cqe.srqn");
+RNIC_ASSERT(offsetof(struct rnic_cqe, reserved1) == 52, "rnic_cqe.reserved1");
 RNIC_ASSERT(offsetof(struct rnic_cqe, phase) == 60, "rnic_cqe.phase");
 
 struct rnic_consumer_record {
@@ -484,6 +562,96 @@ RNIC_ASSERT(offsetof(struct rnic_create_cq, pages) == 16, "rnic_create_cq.pages"
 RNIC_ASSERT(offsetof(struct rnic_create_cq, consumer_record) == 32, "rnic_create_cq.consumer_record");
 RNIC_ASSERT(offsetof(struct rnic_create_cq, reserved2) == 40, "rnic_create_cq.reserved2");
 
+struct rnic_modify_cq {
+	__le32 cqn;
+	__le16 count;
+	__le16 period_us;
+	__le64 reserved;
+} __attribute__((packed));
+RNIC_ASSERT(sizeof(struct rnic_modify_cq) == 16, "rnic_modify_cq");
+RNIC_ASSERT(offsetof(struct rnic_modify_cq, cqn) == 0, "rnic_modify_cq.cqn");
+RNIC_ASSERT(offsetof(struct rnic_modify_cq, count) == 4, "rnic_modify_cq.count");
+RNIC_ASSERT(offsetof(struct rnic_modify_cq, period_us) == 6, "rnic_modify_cq.period_us");
+RNIC_ASSERT(offsetof(struct rnic_modify_cq, reserved) == 8, "rnic_modify_cq.reserved");
+
+struct rnic_resize_cq {
+	__le32 cqn;
+	__u8 log_entries;
+	__u8 reserved0;
+	__le16 reserved1;
+	struct rnic_page_list_fields pages;
+	__le64 reserved2;
+} __attribute__((packed));
+RNIC_ASSERT(sizeof(struct rnic_resize_cq) == 32, "rnic_resize_cq");
+RNIC_ASSERT(offsetof(struct rnic_resize_cq, cqn) == 0, "rnic_resize_cq.cqn");
+RNIC_ASSERT(offsetof(struct rnic_resize_cq, log_entries) == 4, "rnic_resize_cq.log_entries");
+RNIC_ASSERT(offsetof(struct rnic_resize_cq, reserved0) == 5, "rnic_resize_cq.reserved0");
+RNIC_ASSERT(offsetof(struct rnic_resize_cq, reserved1) == 6, "rnic_resize_cq.reserved1");
+RNIC_ASSERT(offsetof(struct rnic_resize_cq, pages) == 8, "rnic_resize_cq.pages");
+RNIC_ASSERT(offsetof(struct rnic_resize_cq, reserved2) == 24, "rnic_resize_cq.reserved2");
+
+struct rnic_cq_position {
+	__le32 first_index;
+	__le32 reserved;
+} __attribute__((packed));
+RNIC_ASSERT(sizeof(struct rnic_cq_position) == 8, "rnic_cq_position");
+RNIC_ASSERT(offsetof(struct rnic_cq_position, first_index) == 0, "rnic_cq_position.first_index");
+RNIC_ASSERT(offsetof(struct rnic_cq_position, reserved) == 4, "rnic_cq_position.reserved");
+
+struct rnic_create_srq {
+	__le32 srqn;
+	__u8 flags;
+	__u8 log_slots;
+	__u8 log_stride;
+	__u8 reserved0;
+	__le32 pdn;
+	__le32 doorbell_page;
+	__le16 limit;
+	__le16 reserved1;
+	__le32 reserved2;
+	__le64 reserved3;
+	struct rnic_page_list_fields wqe_pages;
+	struct rnic_page_list_fields index_pages;
+} __attribute__((packed));
+RNIC_ASSERT(sizeof(struct rnic_create_srq) == 64, "rnic_create_srq");
+RNIC_ASSERT(offsetof(struct rnic_create_srq, srqn) == 0, "rnic_create_srq.srqn");
+RNIC_ASSERT(offsetof(struct rnic_create_srq, flags) == 4, "rnic_create_srq.flags");
+RNIC_ASSERT(offsetof(struct rnic_create_srq, log_slots) == 5, "rnic_create_srq.log_slots");
+RNIC_ASSERT(offsetof(struct rnic_create_srq, log_stride) == 6, "rnic_create_srq.log_stride");
+RNIC_ASSERT(offsetof(struct rnic_create_srq, reserved0) == 7, "rnic_create_srq.reserved0");
+RNIC_ASSERT(offsetof(struct rnic_create_srq, pdn) == 8, "rnic_create_srq.pdn");
+RNIC_ASSERT(offsetof(struct rnic_create_srq, doorbell_page) == 12, "rnic_create_srq.doorbell_page");
+RNIC_ASSERT(offsetof(struct rnic_create_srq, limit) == 16, "rnic_create_srq.limit");
+RNIC_ASSERT(offsetof(struct rnic_create_srq, reserved1) == 18, "rnic_create_srq.reserved1");
+RNIC_ASSERT(offsetof(struct rnic_create_srq, reserved2) == 20, "rnic_create_srq.reserved2");
+RNIC_ASSERT(offsetof(struct rnic_create_srq, reserved3) == 24, "rnic_create_srq.reserved3");
+RNIC_ASSERT(offsetof(struct rnic_create_srq, wqe_pages) == 32, "rnic_create_srq.wqe_pages");
+RNIC_ASSERT(offsetof(struct rnic_create_srq, index_pages) == 48, "rnic_create_srq.index_pages");
+
+struct rnic_modify_srq {
+	__le32 srqn;
+	__le16 limit;
+	__le16 reserved;
+} __attribute__((packed));
+RNIC_ASSERT(sizeof(struct rnic_modify_srq) == 8, "rnic_modify_srq");
+RNIC_ASSERT(offsetof(struct rnic_modify_srq, srqn) == 0, "rnic_modify_srq.srqn");
+RNIC_ASSERT(offsetof(struct rnic_modify_srq, limit) == 4, "rnic_modify_srq.limit");
+RNIC_ASSERT(offsetof(struct rnic_modify_srq, reserved) == 6, "rnic_modify_srq.reserved");
+
+struct rnic_srq_state {
+	__le16 limit;
+	__le16 available;
+	__le16 consumer;
+	__le16 reserved0;
+	__le64 reserved1;
+} __attribute__((packed));
+RNIC_ASSERT(sizeof(struct rnic_srq_state) == 16, "rnic_srq_state");
+RNIC_ASSERT(offsetof(struct rnic_srq_state, limit) == 0, "rnic_srq_state.limit");
+RNIC_ASSERT(offsetof(struct rnic_srq_state, available) == 2, "rnic_srq_state.available");
+RNIC_ASSERT(offsetof(struct rnic_srq_state, consumer) == 4, "rnic_srq_state.consumer");
+RNIC_ASSERT(offsetof(struct rnic_srq_state, reserved0) == 6, "rnic_srq_state.reserved0");
+RNIC_ASSERT(offsetof(struct rnic_srq_state, reserved1) == 8, "rnic_srq_state.reserved1");
+
 struct rnic_create_qp {
 	__le32 qpn;
 	__u8 qp_type;
@@ -497,7 +665,7 @@ struct rnic_create_qp {
 	__le32 send_cqn;
 	__le32 receive_cqn;
 	__le32 doorbell_page;
-	__le32 reserved2;
+	__le32 srqn;
 	struct rnic_page_list_fields sq_pages;
 	struct rnic_page_list_fields rq_pages;
 } __attribute__((packed));
@@ -514,7 +682,7 @@ RNIC_ASSERT(offsetof(struct rnic_create_qp, pdn) == 12, "rnic_create_qp.pdn");
 RNIC_ASSERT(offsetof(struct rnic_create_qp, send_cqn) == 16, "rnic_create_qp.send_cqn");
 RNIC_ASSERT(offsetof(struct rnic_create_qp, receive_cqn) == 20, "rnic_create_qp.receive_cqn");
 RNIC_ASSERT(offsetof(struct rnic_create_qp, doorbell_page) == 24, "rnic_create_qp.doorbell_page");
-RNIC_ASSERT(offsetof(struct rnic_create_qp, reserved2) == 28, "rnic_create_qp.reserved2");
+RNIC_ASSERT(offsetof(struct rnic_create_qp, srqn) == 28, "rnic_create_qp.srqn");
 RNIC_ASSERT(offsetof(struct rnic_create_qp, sq_pages) == 32, "rnic_create_qp.sq_pages");
 RNIC_ASSERT(offsetof(struct rnic_create_qp, rq_pages) == 48, "rnic_create_qp.rq_pages");
 
@@ -618,7 +786,7 @@ struct rnic_register_key {
 	__le32 key;
 	__le32 pdn;
 	__le32 access;
-	__le32 reserved;
+	__le32 changes;
 	__le64 start;
 	__le64 length_bytes;
 	struct rnic_page_list_fields pages;
@@ -627,10 +795,28 @@ RNIC_ASSERT(sizeof(struct rnic_register_key) == 48, "rnic_register_key");
 RNIC_ASSERT(offsetof(struct rnic_register_key, key) == 0, "rnic_register_key.key");
 RNIC_ASSERT(offsetof(struct rnic_register_key, pdn) == 4, "rnic_register_key.pdn");
 RNIC_ASSERT(offsetof(struct rnic_register_key, access) == 8, "rnic_register_key.access");
-RNIC_ASSERT(offsetof(struct rnic_register_key, reserved) == 12, "rnic_register_key.reserved");
+RNIC_ASSERT(offsetof(struct rnic_register_key, changes) == 12, "rnic_register_key.changes");
 RNIC_ASSERT(offsetof(struct rnic_register_key, start) == 16, "rnic_register_key.start");
 RNIC_ASSERT(offsetof(struct rnic_register_key, length_bytes) == 24, "rnic_register_key.length_bytes");
 RNIC_ASSERT(offsetof(struct rnic_register_key, pages) == 32, "rnic_register_key.pages");
+
+struct rnic_allocate_key {
+	__le32 key;
+	__le32 pdn;
+	__u8 kind;
+	__u8 reserved0;
+	__le16 reserved1;
+	__le32 max_pages;
+	__le64 reserved2;
+} __attribute__((packed));
+RNIC_ASSERT(sizeof(struct rnic_allocate_key) == 24, "rnic_allocate_key");
+RNIC_ASSERT(offsetof(struct rnic_allocate_key, key) == 0, "rnic_allocate_key.key");
+RNIC_ASSERT(offsetof(struct rnic_allocate_key, pdn) == 4, "rnic_allocate_key.pdn");
+RNIC_ASSERT(offsetof(struct rnic_allocate_key, kind) == 8, "rnic_allocate_key.kind");
+RNIC_ASSERT(offsetof(struct rnic_allocate_key, reserved0) == 9, "rnic_allocate_key.reserved0");
+RNIC_ASSERT(offsetof(struct rnic_allocate_key, reserved1) == 10, "rnic_allocate_key.reserved1");
+RNIC_ASSERT(offsetof(struct rnic_allocate_key, max_pages) == 12, "rnic_allocate_key.max_pages");
+RNIC_ASSERT(offsetof(struct rnic_allocate_key, reserved2) == 16, "rnic_allocate_key.reserved2");
 
 struct rnic_object_number {
 	__le32 number;
@@ -669,8 +855,14 @@ struct rnic_device_limits {
 	__u8 max_rd_atomic;
 	__u8 max_group_qps;
 	__le16 max_multicast_groups;
+	__le16 srq_context_bytes;
+	__u8 log_srqs;
+	__u8 log_srq_slots;
+	__le32 srq_cache_entries;
+	__le32 local_dma_key;
+	__le32 max_fast_register_pages;
 } __attribute__((packed));
-RNIC_ASSERT(sizeof(struct rnic_device_limits) == 56, "rnic_device_limits");
+RNIC_ASSERT(sizeof(struct rnic_device_limits) == 72, "rnic_device_limits");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, log_qps) == 0, "rnic_device_limits.log_qps");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, log_cqs) == 1, "rnic_device_limits.log_cqs");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, log_keys) == 2, "rnic_device_limits.log_keys");
@@ -699,6 +891,12 @@ RNIC_ASSERT(offsetof(struct rnic_device_limits, rd_atomic_cache_entries) == 48, 
 RNIC_ASSERT(offsetof(struct rnic_device_limits, max_rd_atomic) == 52, "rnic_device_limits.max_rd_atomic");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, max_group_qps) == 53, "rnic_device_limits.max_group_qps");
 RNIC_ASSERT(offsetof(struct rnic_device_limits, max_multicast_groups) == 54, "rnic_device_limits.max_multicast_groups");
+RNIC_ASSERT(offsetof(struct rnic_device_limits, srq_context_bytes) == 56, "rnic_device_limits.srq_context_bytes");
+RNIC_ASSERT(offsetof(struct rnic_device_limits, log_srqs) == 58, "rnic_device_limits.log_srqs");
+RNIC_ASSERT(offsetof(struct rnic_device_limits, log_srq_slots) == 59, "rnic_device_limits.log_srq_slots");
+RNIC_ASSERT(offsetof(struct rnic_device_limits, srq_cache_entries) == 60, "rnic_device_limits.srq_cache_entries");
+RNIC_ASSERT(offsetof(struct rnic_device_limits, local_dma_key) == 64, "rnic_device_limits.local_dma_key");
+RNIC_ASSERT(offsetof(struct rnic_device_limits, max_fast_register_pages) == 68, "rnic_device_limits.max_fast_register_pages");
 
 struct rnic_queue_state {
 	__le16 sq_consumer;
@@ -755,6 +953,7 @@ RNIC_ASSERT(offsetof(struct rnic_queue_state, reserved) == 4, "rnic_queue_state.
 	X(327, RNIC_MODIFY_UNSUPPORTED, "the attribute belongs to a feature that the device does not have") \
 	X(330, RNIC_CONTEXT_FAULT, "a context could not be read from or written to its table") \
 	X(331, RNIC_CONTEXT_INVALID, "what came back from a context table is not what the device wrote") \
+	X(340, RNIC_FEATURE_MISSING, "the command or a flag of it belongs to a feature that the device does not have: see REG_FEATURES") \
 	X(400, RNIC_WQE_FETCH_FAULT, "work requests could not be read from the ring") \
 	X(401, RNIC_WQE_OPCODE, "the work request's opcode is unknown or not allowed on this queue pair") \
 	X(402, RNIC_WQE_RESERVED, "reserved bits of the work request are not zero") \
@@ -768,6 +967,8 @@ RNIC_ASSERT(offsetof(struct rnic_queue_state, reserved) == 4, "rnic_queue_state.
 	X(410, RNIC_RECEIVE_FETCH_FAULT, "a receive work request could not be read from its ring") \
 	X(411, RNIC_READ_NOT_ENABLED, "the queue pair's max_rd_atomic is 0: it may have no READ or atomic outstanding") \
 	X(412, RNIC_READ_TOO_LONG, "the READ's responses would take 2^23 PSNs or more") \
+	X(415, RNIC_SRQ_INDEX, "the index ring of a shared receive queue names a slot that it does not have") \
+	X(416, RNIC_SRQ_FETCH_FAULT, "the index ring of a shared receive queue could not be read") \
 	X(420, RNIC_L_KEY_INVALID, "the local key is not valid") \
 	X(421, RNIC_L_KEY_RANGE, "the local range lies outside its region") \
 	X(422, RNIC_L_KEY_RIGHT, "the region does not grant local write") \
@@ -779,6 +980,13 @@ RNIC_ASSERT(offsetof(struct rnic_queue_state, reserved) == 4, "rnic_queue_state.
 	X(440, RNIC_PAYLOAD_FAULT, "host memory did not answer a payload transfer") \
 	X(441, RNIC_TRANSLATION_FAULT, "a page list could not be read or holds an unaligned address") \
 	X(442, RNIC_INVALIDATE_REFUSED, "the key cannot be invalidated: it is not valid, of another protection domain, or was registered without INVALIDATE") \
+	X(443, RNIC_BIND_WINDOW, "the key is not a window that this queue pair may bind now: unknown, of another protection domain, or a type 2 window that is bound") \
+	X(444, RNIC_BIND_REGION, "no window can be bound to this region: not valid, of another protection domain, zero-based, or without MW_BIND, or LOCAL_WRITE for a window to write through") \
+	X(445, RNIC_BIND_RANGE, "the window lies outside its region, or a type 2 window has no bytes") \
+	X(446, RNIC_BIND_ACCESS, "the window cannot have these rights") \
+	X(447, RNIC_REGISTER_STATE, "the key is not a free fast region of the queue pair's protection domain") \
+	X(448, RNIC_REGISTER_SHAPE, "the fast registration's rights, range or page list are not usable, or it has more pages than were allocated") \
+	X(449, RNIC_NOT_PRIVILEGED, "the work request is for privileged queue pairs") \
 	X(500, RNIC_RECEIVE_TOO_SMALL, "the message is longer than the receive work request") \
 	X(501, RNIC_INVALID_REQUEST, "the peer's request is not valid here: opcode sequence, length or right of the queue pair") \
 	X(502, RNIC_REMOTE_INVALID_REQUEST, "the peer answered: invalid request") \

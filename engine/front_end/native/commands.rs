@@ -60,6 +60,18 @@ pub(super) fn decode(slot: &[u8]) -> Result<Command, CommandError> {
         CommandOpcode::DESTROY_QP => number(body(slot)?).map(|n| Command::DestroyQp(Qpn(n))),
         CommandOpcode::REGISTER_KEY => register_key(body(slot)?),
         CommandOpcode::DEREGISTER_KEY => number(body(slot)?).map(|n| Command::DeregisterKey(Key(n))),
+        CommandOpcode::MODIFY_CQ
+        | CommandOpcode::RESIZE_CQ
+        | CommandOpcode::REREGISTER_KEY
+        | CommandOpcode::ALLOCATE_KEY
+        | CommandOpcode::CREATE_SRQ
+        | CommandOpcode::MODIFY_SRQ
+        | CommandOpcode::QUERY_SRQ
+        | CommandOpcode::DESTROY_SRQ => Err(CommandError {
+            status: CommandStatus::BAD_OPCODE,
+            diagnostic: Diagnostic::FeatureMissing,
+            object: header.opcode.into(),
+        }),
         _ => Err(CommandError::new(CommandStatus::BAD_OPCODE, Diagnostic::CommandOpcodeUnknown, header.opcode.into())),
     }
 }
@@ -138,10 +150,13 @@ fn create_qp(body: abi::CreateQp) -> Result<Command, CommandError> {
     must_be_zero(&[
         body.reserved0.into(),
         body.reserved1.get().into(),
-        body.reserved2.get().into(),
-        (body.flags & !QP_SIGNAL_ALL).into(),
+        (body.flags & !(QP_SIGNAL_ALL | QP_SRQ | QP_PRIVILEGED)).into(),
     ])?;
     let qpn = body.qpn.get();
+    if body.flags & (QP_SRQ | QP_PRIVILEGED) != 0 {
+        return Err(CommandError::new(CommandStatus::BAD_PARAMETER, Diagnostic::FeatureMissing, qpn));
+    }
+    must_be_zero(&[body.srqn.get().into()])?;
     if body.qp_type != QP_TYPE_RC {
         return Err(CommandError::new(CommandStatus::BAD_PARAMETER, Diagnostic::QpTypeUnsupported, qpn));
     }
@@ -206,7 +221,7 @@ fn modify_qp(body: QpAttributes) -> Result<Command, CommandError> {
 }
 
 fn register_key(body: abi::RegisterKey) -> Result<Command, CommandError> {
-    must_be_zero(&[body.reserved.get().into()])?;
+    must_be_zero(&[body.changes.get().into()])?;
     Ok(Command::RegisterKey(NewKey {
         key: Key(body.key.get()),
         pdn: Pdn(body.pdn.get()),
