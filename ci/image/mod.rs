@@ -93,6 +93,7 @@ const MODULES: &[&str] = &[
     "/kernel/net/ipv4/udp_tunnel.ko",
     "/kernel/net/ipv6/ip6_udp_tunnel.ko",
     "/kernel/fs/9p/",
+    "/kernel/fs/configfs/configfs.ko",
     "/kernel/fs/netfs/",
     "/kernel/net/9p/",
 ];

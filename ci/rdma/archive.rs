@@ -18,8 +18,16 @@ pub struct Parts<'a> {
 }
 
 /// Loaded by the guest's first program, in this order, so that a snapshot has them: plugging the adapter in is enough.
-const LOADED: &[&str] =
-    &["kernel/drivers/infiniband/core/ib_core.ko", "kernel/drivers/infiniband/core/ib_uverbs.ko", "extra/rnic.ko"];
+const LOADED: &[&str] = &[
+    "kernel/fs/configfs/configfs.ko",
+    "kernel/drivers/infiniband/core/ib_core.ko",
+    "kernel/drivers/infiniband/core/ib_uverbs.ko",
+    "kernel/drivers/infiniband/core/ib_cm.ko",
+    "kernel/drivers/infiniband/core/iw_cm.ko",
+    "kernel/drivers/infiniband/core/rdma_cm.ko",
+    "kernel/drivers/infiniband/core/rdma_ucm.ko",
+    "extra/rnic.ko",
+];
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 /// Changes when the way it is put together does.
@@ -141,7 +149,7 @@ mod tests {
         for text in ["usr/bin/ibv_devinfo\0", "a library", "the module", "the provider", "driver rnic\n"] {
             assert!(holds(text), "{text:?}");
         }
-        assert!(holds("lib/loaded/52-rnic.ko\0") && holds("/lib/modules/6.1/extra/rnic.ko"));
+        assert!(holds("lib/loaded/57-rnic.ko\0") && holds("/lib/modules/6.1/extra/rnic.ko"));
         assert!(!holds("no library"));
     }
 }

@@ -19,11 +19,13 @@ macro_rules! folder {
 
 /// The kernel module.
 pub const MODULE: Folder = folder!("linux":
-    "Kbuild" "Makefile" "command.c" "compat.h" "completion_queue.c" "context.c" "device.c" "dkms.conf" "event.c"
-    "memory.c" "netdev.c" "page_list.c" "pci.c" "queue_pair.c" "rnic.h" "work.c");
+    "Kbuild" "Makefile" "address.c" "command.c" "compat.h" "completion_queue.c" "context.c" "device.c" "dkms.conf"
+    "event.c" "memory.c" "netdev.c" "page_list.c" "pci.c" "queue_pair.c" "receive.c" "registration.c" "resize.c"
+    "rnic.h" "send.c" "shared_receive.c" "work_queue.c");
 /// The provider.
 pub const PROVIDER: Folder = folder!("rdma-core":
-    "CMakeLists.txt" "completion_queue.c" "context.c" "memory.c" "queue_pair.c" "receive.c" "rnic.h" "send.c");
+    "CMakeLists.txt" "address.c" "completion_queue.c" "context.c" "extended_poll.c" "extended_send.c" "memory.c"
+    "poll.c" "queue_pair.c" "receive.c" "rnic.h" "send.c" "shared_receive.c");
 /// What both include.
 pub const HEADERS: Folder = folder!("include": "rnic_abi.h" "rnic_uverbs.h");
 

@@ -42,7 +42,7 @@ struct rnic_uresp_create_cq {
 	__u32 reserved;
 };
 
-/* Both rings begin with a page. */
+/* Both rings begin with a page. With a shared receive queue there is no receive ring: zeros. */
 struct rnic_ureq_create_qp {
 	__aligned_u64 sq_address;
 	__aligned_u64 rq_address;
@@ -54,6 +54,38 @@ struct rnic_ureq_create_qp {
 
 struct rnic_uresp_create_qp {
 	__u32 qpn;
+	__u32 reserved;
+};
+
+/* The new ring begins with a page; entries from first_index on stand in it. */
+struct rnic_ureq_resize_cq {
+	__aligned_u64 ring_address;
+	__u8 log_entries;
+	__u8 reserved[7];
+};
+
+struct rnic_uresp_resize_cq {
+	__u32 first_index;
+	__u32 reserved;
+};
+
+/* Slots and index ring begin with a page each. */
+struct rnic_ureq_create_srq {
+	__aligned_u64 wqe_address;
+	__aligned_u64 index_address;
+	__u8 log_slots;
+	__u8 log_stride;
+	__u8 reserved[6];
+};
+
+struct rnic_uresp_create_srq {
+	__u32 srqn;
+	__u32 reserved;
+};
+
+/* The hardware interface's address vector, MAC address included, and zeros. */
+struct rnic_uresp_create_ah {
+	__u8 address_vector[36];
 	__u32 reserved;
 };
 

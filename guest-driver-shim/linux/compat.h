@@ -21,6 +21,11 @@
 #define RNIC_CORE_TELLS_PORT_EVENTS 1
 #endif
 
+/* From 7.1 on only processes' completion queues are resized. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 1, 0)
+#define RNIC_RESIZES_USER_CQS 1
+#endif
+
 /* From 7.2 on pinned user memory is asked for by kind. */
 static inline struct ib_umem *rnic_umem_get(struct ib_device *ibdev, u64 address, size_t bytes, int access)
 {

@@ -154,6 +154,28 @@ static const struct rnic_cqe *at_consumer(const struct rnic_cq *cq)
 	return &cq->cqes[cq->consumer & (BIT(cq->log_entries) - 1)];
 }
 
+/* Who sent a datagram, for those who answer it. */
+static void take_origin(const struct rnic_cqe *cqe, struct ib_wc *wc)
+{
+	u16 flags = le16_to_cpu(cqe->flags);
+
+	if (flags & RNIC_CQE_GRH) {
+		wc->wc_flags |= IB_WC_GRH | IB_WC_WITH_NETWORK_HDR_TYPE;
+		wc->network_hdr_type =
+			cqe->network_type == RNIC_NETWORK_IPV4 ? RDMA_NETWORK_IPV4 : RDMA_NETWORK_IPV6;
+		wc->pkey_index = le16_to_cpu(cqe->pkey_index);
+	}
+	if (flags & RNIC_CQE_WITH_SMAC) {
+		wc->wc_flags |= IB_WC_WITH_SMAC;
+		ether_addr_copy(wc->smac, cqe->source_mac);
+	}
+	if (flags & RNIC_CQE_WITH_VLAN) {
+		wc->wc_flags |= IB_WC_WITH_VLAN;
+		wc->vlan_id = le16_to_cpu(cqe->vlan_id);
+		wc->sl = cqe->service_level;
+	}
+}
+
 /* One completion of a queue pair that still exists; false when the entry told of none. */
 static bool take(struct rnic_dev *dev, const struct rnic_cqe *cqe, struct ib_wc *wc)
 {
@@ -172,6 +194,12 @@ static bool take(struct rnic_dev *dev, const struct rnic_cqe *cqe, struct ib_wc 
 		wc->wc_flags |= IB_WC_WITH_IMM;
 		wc->ex.imm_data = cpu_to_be32(le32_to_cpu(cqe->immediate));
 	}
+	if (le16_to_cpu(cqe->flags) & RNIC_CQE_WITH_INV) {
+		wc->wc_flags |= IB_WC_WITH_INVALIDATE;
+		wc->ex.invalidate_rkey = le32_to_cpu(cqe->immediate);
+	}
+	if (wc->status == IB_WC_SUCCESS)
+		take_origin(cqe, wc);
 	return true;
 }
 
@@ -224,8 +252,8 @@ int rnic_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	return missed;
 }
 
-/* A kernel queue pair goes, or begins anew: what stands in the queue about it is nobody's. */
-void rnic_cq_forget(struct rnic_cq *cq, u32 qpn)
+/* A kernel queue pair goes, or begins anew: what stands in the queue about it is nobody's, and its receives are free. */
+void rnic_cq_forget(struct rnic_cq *cq, u32 qpn, struct ib_srq *srq)
 {
 	u32 mask = BIT(cq->log_entries) - 1, index;
 	unsigned long flags;
@@ -240,8 +268,11 @@ void rnic_cq_forget(struct rnic_cq *cq, u32 qpn)
 			break;
 		/* The phase was read first. */
 		dma_rmb();
-		if (le32_to_cpu(cqe->qpn) == qpn)
-			cqe->qpn = 0;
+		if (le32_to_cpu(cqe->qpn) != qpn)
+			continue;
+		if (srq && le16_to_cpu(cqe->flags) & RNIC_CQE_SRQ)
+			rnic_srq_free_slot(to_rnic_srq(srq), le16_to_cpu(cqe->wqe_index));
+		cqe->qpn = 0;
 	}
 	spin_unlock_irqrestore(&cq->lock, flags);
 }

@@ -26,7 +26,10 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr, st
 	attr->max_qp_wr = BIT(min_t(u8, limits->log_sq_slots - 2, limits->log_rq_entries));
 	attr->device_cap_flags = IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_PORT_ACTIVE_EVENT |
 				 IB_DEVICE_RC_RNR_NAK_GEN;
+	/* Of every type of queue pair. */
 	attr->max_send_sge = limits->max_send_sge;
+	if (dev->features & RNIC_FEATURE_UD)
+		attr->max_send_sge = min_t(int, attr->max_send_sge, RNIC_MAX_DATAGRAM_SGE);
 	attr->max_recv_sge = limits->max_receive_sge;
 	attr->max_sge_rd = limits->max_send_sge;
 	attr->max_cq = BIT(dev->log_cqs) - 1;
@@ -37,6 +40,32 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr, st
 	attr->max_qp_init_rd_atom = limits->max_rd_atomic;
 	attr->max_res_rd_atom = attr->max_qp_rd_atom * attr->max_qp;
 	attr->atomic_cap = dev->features & RNIC_FEATURE_ATOMIC ? IB_ATOMIC_HCA : IB_ATOMIC_NONE;
+	if (dev->features & RNIC_FEATURE_UD)
+		attr->max_ah = INT_MAX;
+	if (dev->features & RNIC_FEATURE_MULTICAST) {
+		attr->max_mcast_grp = le16_to_cpu(limits->max_multicast_groups);
+		attr->max_mcast_qp_attach = limits->max_group_qps;
+		attr->max_total_mcast_qp_attach = attr->max_mcast_grp * attr->max_mcast_qp_attach;
+	}
+	if (dev->features & RNIC_FEATURE_SRQ) {
+		attr->max_srq = BIT(dev->log_srqs) - 1;
+		attr->max_srq_wr = BIT(limits->log_srq_slots);
+		attr->max_srq_sge = limits->max_receive_sge;
+	}
+	if (dev->features & RNIC_FEATURE_FAST_REGISTER) {
+		attr->device_cap_flags |= IB_DEVICE_MEM_MGT_EXTENSIONS;
+		attr->max_fast_reg_page_list_len = rnic_max_fast_pages(dev);
+	}
+	if (dev->features & RNIC_FEATURE_WINDOW) {
+		attr->device_cap_flags |= IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B;
+		attr->max_mw = attr->max_mr;
+	}
+	if (dev->features & RNIC_FEATURE_LOCAL_DMA_KEY)
+		attr->kernel_cap_flags |= IBK_LOCAL_DMA_LKEY;
+	if (dev->features & RNIC_FEATURE_CQ_MODERATION) {
+		attr->cq_caps.max_cq_moderation_count = U16_MAX;
+		attr->cq_caps.max_cq_moderation_period = U16_MAX;
+	}
 	attr->max_pkeys = le16_to_cpu(limits->pkeys);
 	attr->local_ca_ack_delay = 15;
 	return 0;
@@ -66,6 +95,8 @@ static int query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *at
 	attr->pkey_tbl_len = le16_to_cpu(dev->limits.pkeys);
 	attr->max_msg_sz = le32_to_cpu(dev->limits.max_message_bytes);
 	attr->max_vl_num = 1;
+	if (dev->features & RNIC_FEATURE_UD)
+		attr->port_cap_flags = IB_PORT_CM_SUP;
 	/* The link is as fast as the machine: the speed of the PCIe link stands for it. */
 	attr->active_speed = IB_SPEED_EDR;
 	attr->active_width = IB_WIDTH_4X;
@@ -84,6 +115,10 @@ static int get_port_immutable(struct ib_device *ibdev, u32 port, struct ib_port_
 	immutable->gid_tbl_len = attr.gid_tbl_len;
 	/* Without datagram queue pairs there is neither management traffic nor connection management. */
 	immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP;
+	if (to_rnic(ibdev)->features & RNIC_FEATURE_UD) {
+		immutable->core_cap_flags = RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
+		immutable->max_mad_size = IB_MGMT_MAD_SIZE;
+	}
 	return 0;
 }
 
@@ -131,7 +166,7 @@ static int del_gid(const struct ib_gid_attr *attr, void **context)
 	return READ_ONCE(dev->dead) ? 0 : err;
 }
 
-const struct ib_device_ops rnic_device_ops = {
+static const struct ib_device_ops operations = {
 	.owner = THIS_MODULE,
 	.driver_id = RDMA_DRIVER_UNKNOWN,
 	.uverbs_abi_ver = RNIC_UVERBS_ABI_VERSION,
@@ -170,3 +205,80 @@ const struct ib_device_ops rnic_device_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_qp, rnic_qp, ibqp),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, rnic_ucontext, ibucontext),
 };
+
+static const struct ib_device_ops datagram_operations = {
+	.create_ah = rnic_create_ah,
+	.create_user_ah = rnic_create_ah,
+	.destroy_ah = rnic_destroy_ah,
+	.query_ah = rnic_query_ah,
+
+	INIT_RDMA_OBJ_SIZE(ib_ah, rnic_ah, ibah),
+};
+
+static const struct ib_device_ops multicast_operations = {
+	.attach_mcast = rnic_attach_mcast,
+	.detach_mcast = rnic_detach_mcast,
+};
+
+static const struct ib_device_ops srq_operations = {
+	.create_srq = rnic_create_srq,
+	.destroy_srq = rnic_destroy_srq,
+	.modify_srq = rnic_modify_srq,
+	.post_srq_recv = rnic_post_srq_recv,
+	.query_srq = rnic_query_srq,
+
+	INIT_RDMA_OBJ_SIZE(ib_srq, rnic_srq, ibsrq),
+};
+
+static const struct ib_device_ops resize_operations = {
+#ifdef RNIC_RESIZES_USER_CQS
+	.resize_user_cq = rnic_resize_cq,
+#else
+	.resize_cq = rnic_resize_cq,
+#endif
+};
+
+static const struct ib_device_ops moderation_operations = {
+	.modify_cq = rnic_modify_cq,
+};
+
+static const struct ib_device_ops reregister_operations = {
+	.rereg_user_mr = rnic_rereg_user_mr,
+};
+
+static const struct ib_device_ops fast_register_operations = {
+	.alloc_mr = rnic_alloc_mr,
+	.map_mr_sg = rnic_map_mr_sg,
+};
+
+static const struct ib_device_ops window_operations = {
+	.alloc_mw = rnic_alloc_mw,
+	.dealloc_mw = rnic_dealloc_mw,
+
+	INIT_RDMA_OBJ_SIZE(ib_mw, rnic_mw, ibmw),
+};
+
+static const struct {
+	u64 feature;
+	const struct ib_device_ops *operations;
+} features[] = {
+	{ RNIC_FEATURE_UD, &datagram_operations },
+	{ RNIC_FEATURE_MULTICAST, &multicast_operations },
+	{ RNIC_FEATURE_SRQ, &srq_operations },
+	{ RNIC_FEATURE_CQ_RESIZE, &resize_operations },
+	{ RNIC_FEATURE_CQ_MODERATION, &moderation_operations },
+	{ RNIC_FEATURE_REREGISTER, &reregister_operations },
+	{ RNIC_FEATURE_FAST_REGISTER, &fast_register_operations },
+	{ RNIC_FEATURE_WINDOW, &window_operations },
+};
+
+/* What the device has not, the core refuses. */
+void rnic_set_operations(struct rnic_dev *dev)
+{
+	unsigned int at;
+
+	ib_set_device_ops(&dev->ibdev, &operations);
+	for (at = 0; at < ARRAY_SIZE(features); at++)
+		if (dev->features & features[at].feature)
+			ib_set_device_ops(&dev->ibdev, features[at].operations);
+}

@@ -50,6 +50,20 @@ static void take_qp_event(struct rnic_dev *dev, enum ib_event_type type, u32 qpn
 		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
 }
 
+static void take_srq_event(struct rnic_dev *dev, enum ib_event_type type, u32 srqn, u32 diagnostic)
+{
+	struct ib_event event = { .device = &dev->ibdev, .event = type };
+	struct rnic_srq *srq = xa_load(&dev->srqs, srqn);
+
+	if (!srq)
+		return;
+	if (diagnostic)
+		ibdev_dbg(&dev->ibdev, "SRQ %u: %u, %s\n", srqn, diagnostic, rnic_diagnostic_sentence(diagnostic));
+	event.element.srq = &srq->ibsrq;
+	if (srq->ibsrq.event_handler)
+		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
+}
+
 static void take(struct rnic_dev *dev, const struct rnic_eqe *eqe)
 {
 	u32 object = le32_to_cpu(eqe->object), data = le32_to_cpu(eqe->data);
@@ -75,6 +89,15 @@ static void take(struct rnic_dev *dev, const struct rnic_eqe *eqe)
 		break;
 	case RNIC_EVENT_SQ_DRAINED:
 		take_qp_event(dev, IB_EVENT_SQ_DRAINED, object, 0);
+		break;
+	case RNIC_EVENT_QP_LAST_WQE_REACHED:
+		take_qp_event(dev, IB_EVENT_QP_LAST_WQE_REACHED, object, 0);
+		break;
+	case RNIC_EVENT_SRQ_ERR:
+		take_srq_event(dev, IB_EVENT_SRQ_ERR, object, data);
+		break;
+	case RNIC_EVENT_SRQ_LIMIT_REACHED:
+		take_srq_event(dev, IB_EVENT_SRQ_LIMIT_REACHED, object, 0);
 		break;
 	default:
 		break;
@@ -123,13 +146,13 @@ struct rnic_eq *rnic_completion_eq(struct rnic_dev *dev, u32 vector)
 	return dev->eq_count > 1 ? &dev->eqs[1 + vector % (dev->eq_count - 1)] : &dev->eqs[0];
 }
 
-/* One entry a completion queue, two a queue pair, and some in reserve. */
+/* One entry a completion queue, three a queue pair, two a shared receive queue, and some in reserve. */
 static u8 log_entries(struct rnic_dev *dev, u32 eqn)
 {
 	u32 cqs = BIT(dev->log_cqs), qps = BIT(dev->log_qps), entries = 64;
 
 	if (eqn == RNIC_ASYNC_EQN)
-		entries += 2 * qps;
+		entries += 3 * qps + (2 << dev->log_srqs);
 	if (eqn != RNIC_ASYNC_EQN || dev->eq_count == 1)
 		entries += 2 * cqs;
 	return min_t(u32, order_base_2(entries), dev->limits.log_eq_entries);

@@ -4,9 +4,6 @@
 
 #include "rnic.h"
 
-#define ACCESS_KNOWN \
-	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
-
 int rnic_dma_alloc(struct rnic_dev *dev, struct rnic_dma *dma, size_t bytes)
 {
 	/* Lists are read in lines of 64 bytes; a whole page costs nothing more. */
@@ -47,6 +44,8 @@ int rnic_tables_create(struct rnic_dev *dev)
 	err = set_table(dev, &dev->qp_table, RNIC_TABLE_QP, dev->log_qps, dev->limits.qp_context_bytes);
 	if (!err)
 		err = set_table(dev, &dev->cq_table, RNIC_TABLE_CQ, dev->log_cqs, dev->limits.cq_context_bytes);
+	if (!err && dev->limits.srq_context_bytes)
+		err = set_table(dev, &dev->srq_table, RNIC_TABLE_SRQ, dev->log_srqs, dev->limits.srq_context_bytes);
 	if (!err)
 		err = set_table(dev, &dev->key_table, RNIC_TABLE_KEY, dev->log_keys, dev->limits.key_context_bytes);
 	/* A device of interface 1.0 knows neither READ nor atomics. */
@@ -61,8 +60,41 @@ void rnic_tables_destroy(struct rnic_dev *dev)
 {
 	rnic_dma_free(dev, &dev->rd_atomic_table);
 	rnic_dma_free(dev, &dev->key_table);
+	rnic_dma_free(dev, &dev->srq_table);
 	rnic_dma_free(dev, &dev->cq_table);
 	rnic_dma_free(dev, &dev->qp_table);
+}
+
+/* Rights as the device has them. */
+u32 rnic_device_access(int access)
+{
+	return (access & (RNIC_ACCESS_LOCAL_WRITE | RNIC_ACCESS_REMOTE_WRITE | RNIC_ACCESS_REMOTE_READ |
+			  RNIC_ACCESS_REMOTE_ATOMIC)) |
+	       (access & IB_ACCESS_MW_BIND ? RNIC_ACCESS_MW_BIND : 0) |
+	       (access & IB_ZERO_BASED ? RNIC_ACCESS_ZERO_BASED : 0);
+}
+
+static bool is_allowed(const struct rnic_dev *dev, int access)
+{
+	return !(access & ~(RNIC_MR_ACCESS | IB_ACCESS_OPTIONAL)) &&
+	       (!(access & IB_ACCESS_MW_BIND) || dev->features & RNIC_FEATURE_WINDOW) &&
+	       (!(access & IB_ZERO_BASED) || dev->features & RNIC_FEATURE_ZERO_BASED);
+}
+
+/* Another low byte at each use of an index, so that an old key is not valid again. */
+u32 rnic_next_key(struct rnic_dev *dev, u32 key)
+{
+	u32 next = (key & ~0xffU) | ++dev->key_byte;
+
+	return next != key ? next : (key & ~0xffU) | ++dev->key_byte;
+}
+
+int rnic_choose_index(struct rnic_dev *dev, void *owner, u32 *index)
+{
+	int err = xa_alloc_cyclic(&dev->keys, index, owner, XA_LIMIT(1, BIT(dev->log_keys) - 1), &dev->next_key,
+				  GFP_KERNEL);
+
+	return err == -EBUSY ? -ENOMEM : min(err, 0);
 }
 
 /* Chooses a key and tells the device of the region. */
@@ -73,14 +105,14 @@ static int register_key(struct rnic_dev *dev, struct rnic_mr *mr, u32 pdn, int a
 	u32 index;
 	int err;
 
-	err = xa_alloc_cyclic(&dev->keys, &index, mr, XA_LIMIT(1, BIT(dev->log_keys) - 1), &dev->next_key, GFP_KERNEL);
-	if (err < 0)
-		return err == -EBUSY ? -ENOMEM : err;
-	/* Another low byte at each use of an index, so that an old key is not valid again. */
-	mr->key = index << 8 | ++dev->key_byte;
+	err = rnic_choose_index(dev, mr, &index);
+	if (err)
+		return err;
+	mr->key = rnic_next_key(dev, index << 8);
+	mr->access = access;
 	body.key = cpu_to_le32(mr->key);
 	body.pdn = cpu_to_le32(pdn);
-	body.access = cpu_to_le32(access & ACCESS_KNOWN);
+	body.access = cpu_to_le32(rnic_device_access(access));
 	body.start = cpu_to_le64(start);
 	body.length_bytes = cpu_to_le64(bytes);
 	body.pages = *pages;
@@ -104,7 +136,7 @@ struct ib_mr *rnic_get_dma_mr(struct ib_pd *ibpd, int access)
 	struct rnic_mr *mr;
 	int err;
 
-	if (access & ~(ACCESS_KNOWN | IB_ACCESS_OPTIONAL))
+	if (!is_allowed(dev, access))
 		return ERR_PTR(-EOPNOTSUPP);
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
 	if (!mr)
@@ -133,7 +165,7 @@ struct ib_mr *rnic_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 ad
 	if (dmah)
 		return ERR_PTR(-EOPNOTSUPP);
 #endif
-	if (access & ~(ACCESS_KNOWN | IB_ACCESS_OPTIONAL))
+	if (!is_allowed(dev, access))
 		return ERR_PTR(-EOPNOTSUPP);
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
 	if (!mr)
@@ -163,6 +195,7 @@ int rnic_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 		return err;
 	xa_erase(&dev->keys, mr->key >> 8);
 	rnic_user_memory_put(dev, &mr->memory);
+	rnic_dma_free(dev, &mr->fast_list);
 	kfree(mr);
 	return 0;
 }

@@ -6,11 +6,13 @@
 
 #include "rnic.h"
 
-static unsigned int log_qps = 12, log_cqs = 12, log_keys = 14;
+static unsigned int log_qps = 12, log_cqs = 12, log_srqs = 10, log_keys = 14;
 module_param(log_qps, uint, 0444);
 MODULE_PARM_DESC(log_qps, "log2 of the queue pair numbers, 4 to 17 [12]");
 module_param(log_cqs, uint, 0444);
 MODULE_PARM_DESC(log_cqs, "log2 of the completion queue numbers, 4 to 17 [12]");
+module_param(log_srqs, uint, 0444);
+MODULE_PARM_DESC(log_srqs, "log2 of the shared receive queue numbers, 4 to 16 [10]");
 module_param(log_keys, uint, 0444);
 MODULE_PARM_DESC(log_keys, "log2 of the memory regions, 4 to 20 [14]");
 
@@ -71,6 +73,8 @@ static int query_limits(struct rnic_dev *dev)
 		return err;
 	dev->log_qps = clamp_t(unsigned int, log_qps, 4, limits->log_qps);
 	dev->log_cqs = clamp_t(unsigned int, log_cqs, 4, limits->log_cqs);
+	if (limits->srq_context_bytes)
+		dev->log_srqs = clamp_t(unsigned int, log_srqs, 4, limits->log_srqs);
 	dev->log_keys = clamp_t(unsigned int, log_keys, 4, limits->log_keys);
 	dev->max_pds = BIT(dev->log_keys);
 	if (limits->log_sq_slots < 2 || limits->log_sq_slots > RNIC_MAX_LOG_SQ_SLOTS ||
@@ -122,8 +126,10 @@ static int register_rdma(struct rnic_dev *dev)
 	ibdev->phys_port_cnt = 1;
 	ibdev->num_comp_vectors = max_t(int, dev->eq_count - 1, 1);
 	ibdev->dev.parent = &dev->pdev->dev;
+	if (dev->features & RNIC_FEATURE_LOCAL_DMA_KEY)
+		ibdev->local_dma_lkey = le32_to_cpu(dev->limits.local_dma_key);
 	addrconf_addr_eui48((u8 *)&ibdev->node_guid, dev->mac);
-	ib_set_device_ops(ibdev, &rnic_device_ops);
+	rnic_set_operations(dev);
 	err = rnic_netdev_start(dev);
 	if (err)
 		return err;
@@ -142,6 +148,7 @@ static void init_numbers(struct rnic_dev *dev)
 {
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC);
 	xa_init_flags(&dev->cqs, XA_FLAGS_ALLOC);
+	xa_init_flags(&dev->srqs, XA_FLAGS_ALLOC);
 	xa_init_flags(&dev->keys, XA_FLAGS_ALLOC);
 	xa_init_flags(&dev->pds, XA_FLAGS_ALLOC);
 	xa_init_flags(&dev->doorbell_pages, XA_FLAGS_ALLOC);

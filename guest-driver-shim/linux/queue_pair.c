@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Queue pairs: creation, attributes and states. The device decides what a transition needs and allows. */
-#include <rdma/ib_addr.h>
-#include <rdma/ib_cache.h>
-
 #include "rnic.h"
 
-/* QPN 0 does not exist and 1 is left to management. */
-#define FIRST_QPN 2
+/* QPN 0 does not exist and 1 is the queue pair of management. */
+#define FIRST_QPN (RNIC_GSI_QPN + 1)
 
 /* What both sides call alike; the device knows no others. */
 #define MASK_KNOWN                                                                                                \
@@ -20,12 +17,20 @@ static_assert(IB_QP_SQ_PSN == RNIC_ATTR_SQ_PSN && IB_QP_DEST_QPN == RNIC_ATTR_DE
 static_assert(IB_QPS_RTS == RNIC_QP_STATE_RTS && IB_QPS_ERR == RNIC_QP_STATE_ERR);
 static_assert(IB_ACCESS_REMOTE_WRITE == RNIC_ACCESS_REMOTE_WRITE && IB_ACCESS_REMOTE_READ == RNIC_ACCESS_REMOTE_READ);
 
+/* Rights of a queue pair. Others, for operations that the device has not, grant nothing and are left out. */
+#define QP_ACCESS \
+	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
+
 static int create_in_device(struct rnic_dev *dev, struct rnic_qp *qp, u32 doorbell_page,
 			    struct rnic_create_qp *body)
 {
 	body->qpn = cpu_to_le32(qp->qpn);
-	body->qp_type = RNIC_QP_TYPE_RC;
-	body->flags = qp->signal_all ? RNIC_QP_SIGNAL_ALL : 0;
+	body->qp_type = qp->type;
+	body->flags |= qp->signal_all ? RNIC_QP_SIGNAL_ALL : 0;
+	if (qp->ibqp.srq) {
+		body->flags |= RNIC_QP_SRQ;
+		body->srqn = cpu_to_le32(to_rnic_srq(qp->ibqp.srq)->srqn);
+	}
 	body->pdn = cpu_to_le32(to_rnic_pd(qp->ibqp.pd)->pdn);
 	body->send_cqn = cpu_to_le32(to_rnic_cq(qp->ibqp.send_cq)->cqn);
 	body->receive_cqn = cpu_to_le32(to_rnic_cq(qp->ibqp.recv_cq)->cqn);
@@ -60,15 +65,17 @@ static int create_for_process(struct rnic_dev *dev, struct rnic_qp *qp, struct i
 	err = rnic_user_ring_get(dev, &qp->sq_ring, request.sq_address, (u64)RNIC_WQE_SLOT_BYTES << request.log_sq_slots);
 	if (err)
 		return err;
-	err = rnic_user_ring_get(dev, &qp->rq_ring, request.rq_address,
-				 (u64)RNIC_WQE_SEGMENT_BYTES << (request.log_rq_entries + request.log_rq_stride));
-	if (err)
-		return err;
 	body.log_sq_slots = request.log_sq_slots;
-	body.log_rq_entries = request.log_rq_entries;
-	body.log_rq_stride = request.log_rq_stride;
 	body.sq_pages = qp->sq_ring.pages.fields;
-	body.rq_pages = qp->rq_ring.pages.fields;
+	if (!qp->ibqp.srq) {
+		err = rnic_user_ring_get(dev, &qp->rq_ring, request.rq_address, (u64)RNIC_WQE_SEGMENT_BYTES <<
+					 (request.log_rq_entries + request.log_rq_stride));
+		if (err)
+			return err;
+		body.log_rq_entries = request.log_rq_entries;
+		body.log_rq_stride = request.log_rq_stride;
+		body.rq_pages = qp->rq_ring.pages.fields;
+	}
 	err = create_in_device(dev, qp, context->doorbell_page, &body);
 	if (err)
 		return err;
@@ -85,33 +92,88 @@ static int create_for_kernel(struct rnic_dev *dev, struct rnic_qp *qp)
 
 	if (err)
 		return err;
+	if (dev->features & (RNIC_FEATURE_FAST_REGISTER | RNIC_FEATURE_LOCAL_DMA_KEY))
+		body.flags = RNIC_QP_PRIVILEGED;
 	body.log_sq_slots = qp->sq.log_entries;
-	body.log_rq_entries = qp->rq.log_entries;
-	body.log_rq_stride = qp->rq.log_stride;
 	body.sq_pages = rnic_one_run(qp->sq_memory.iova);
-	body.rq_pages = rnic_one_run(qp->rq_memory.iova);
+	if (!qp->ibqp.srq) {
+		body.log_rq_entries = qp->rq.log_entries;
+		body.log_rq_stride = qp->rq.log_stride;
+		body.rq_pages = rnic_one_run(qp->rq_memory.iova);
+	}
 	return create_in_device(dev, qp, 0, &body);
+}
+
+static int set_type(const struct rnic_dev *dev, struct rnic_qp *qp, enum ib_qp_type type)
+{
+	u64 needed = 0;
+
+	switch (type) {
+	case IB_QPT_RC:
+		qp->type = RNIC_QP_TYPE_RC;
+		break;
+	case IB_QPT_UC:
+		qp->type = RNIC_QP_TYPE_UC;
+		needed = RNIC_FEATURE_UC;
+		break;
+	case IB_QPT_UD:
+		qp->type = RNIC_QP_TYPE_UD;
+		needed = RNIC_FEATURE_UD;
+		break;
+	case IB_QPT_GSI:
+		qp->type = RNIC_QP_TYPE_GSI;
+		needed = RNIC_FEATURE_UD;
+		break;
+	default:
+		return -EOPNOTSUPP;
+	}
+	return (dev->features & needed) == needed ? 0 : -EOPNOTSUPP;
+}
+
+static int check_capacity(const struct rnic_dev *dev, const struct rnic_qp *qp, const struct ib_qp_cap *cap)
+{
+	u32 max_inline = le16_to_cpu(dev->limits.max_inline_bytes), max_sge = dev->limits.max_send_sge;
+
+	if (rnic_is_datagram(qp)) {
+		max_inline = min_t(u32, max_inline, RNIC_MAX_DATAGRAM_INLINE_BYTES);
+		max_sge = min_t(u32, max_sge, RNIC_MAX_DATAGRAM_SGE);
+	}
+	return cap->max_send_wr > BIT(dev->limits.log_sq_slots) || cap->max_recv_wr > BIT(dev->limits.log_rq_entries) ||
+	       cap->max_send_sge > max_sge || cap->max_recv_sge > dev->limits.max_receive_sge ||
+	       cap->max_inline_data > max_inline ? -EINVAL : 0;
+}
+
+static int choose_number(struct rnic_dev *dev, struct rnic_qp *qp)
+{
+	int err;
+
+	if (qp->type == RNIC_QP_TYPE_GSI) {
+		qp->qpn = RNIC_GSI_QPN;
+		return xa_insert(&dev->qps, qp->qpn, qp, GFP_KERNEL);
+	}
+	err = xa_alloc_cyclic(&dev->qps, &qp->qpn, qp, XA_LIMIT(FIRST_QPN, BIT(dev->log_qps) - 1), &dev->next_qpn,
+			      GFP_KERNEL);
+	return err == -EBUSY ? -ENOMEM : min(err, 0);
 }
 
 int rnic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata)
 {
 	struct rnic_dev *dev = to_rnic(ibqp->device);
-	const struct rnic_device_limits *limits = &dev->limits;
 	struct rnic_qp *qp = to_rnic_qp(ibqp);
 	int err;
 
-	if (attr->qp_type != IB_QPT_RC || attr->create_flags || attr->srq || attr->rwq_ind_tbl)
+	if (attr->create_flags || attr->rwq_ind_tbl)
 		return -EOPNOTSUPP;
-	if (attr->cap.max_send_wr > BIT(limits->log_sq_slots) || attr->cap.max_recv_wr > BIT(limits->log_rq_entries) ||
-	    attr->cap.max_send_sge > limits->max_send_sge || attr->cap.max_recv_sge > limits->max_receive_sge ||
-	    attr->cap.max_inline_data > le16_to_cpu(limits->max_inline_bytes))
-		return -EINVAL;
+	err = set_type(dev, qp, attr->qp_type);
+	if (!err)
+		err = check_capacity(dev, qp, &attr->cap);
+	if (err)
+		return err;
 	qp->signal_all = attr->sq_sig_type == IB_SIGNAL_ALL_WR;
 	qp->cap = attr->cap;
-	err = xa_alloc_cyclic(&dev->qps, &qp->qpn, qp, XA_LIMIT(FIRST_QPN, BIT(dev->log_qps) - 1), &dev->next_qpn,
-			      GFP_KERNEL);
-	if (err < 0)
-		return err == -EBUSY ? -ENOMEM : err;
+	err = choose_number(dev, qp);
+	if (err)
+		return err;
 	err = udata ? create_for_process(dev, qp, udata) : create_for_kernel(dev, qp);
 	if (err) {
 		xa_erase(&dev->qps, qp->qpn);
@@ -127,8 +189,8 @@ static void forget_completions(struct rnic_qp *qp)
 {
 	if (qp->ibqp.uobject)
 		return;
-	rnic_cq_forget(to_rnic_cq(qp->ibqp.send_cq), qp->qpn);
-	rnic_cq_forget(to_rnic_cq(qp->ibqp.recv_cq), qp->qpn);
+	rnic_cq_forget(to_rnic_cq(qp->ibqp.send_cq), qp->qpn, qp->ibqp.srq);
+	rnic_cq_forget(to_rnic_cq(qp->ibqp.recv_cq), qp->qpn, qp->ibqp.srq);
 }
 
 int rnic_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
@@ -148,22 +210,6 @@ int rnic_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	return 0;
 }
 
-static int put_address(struct rnic_address_vector *av, const struct rdma_ah_attr *ah)
-{
-	const struct ib_global_route *grh = rdma_ah_read_grh(ah);
-
-	if (ah->type != RDMA_AH_ATTR_TYPE_ROCE || !(rdma_ah_get_ah_flags(ah) & IB_AH_GRH))
-		return -EINVAL;
-	memcpy(av->dest_gid, grh->dgid.raw, sizeof(av->dest_gid));
-	memcpy(av->dest_mac, ah->roce.dmac, sizeof(av->dest_mac));
-	av->sgid_index = cpu_to_le16(grh->sgid_index);
-	av->flow_label = cpu_to_le32(grh->flow_label & 0xfffff);
-	av->traffic_class = grh->traffic_class;
-	av->hop_limit = grh->hop_limit;
-	av->service_level = rdma_ah_get_sl(ah) & 7;
-	return 0;
-}
-
 int rnic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
 {
 	struct rnic_dev *dev = to_rnic(ibqp->device);
@@ -175,7 +221,7 @@ int rnic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct
 		.current_state = attr->cur_qp_state,
 		.path_mtu = attr->path_mtu,
 		.port = attr->port_num,
-		.access = cpu_to_le32(attr->qp_access_flags),
+		.access = cpu_to_le32(attr->qp_access_flags & QP_ACCESS),
 		.pkey_index = cpu_to_le16(attr->pkey_index),
 		.max_rd_atomic = attr->max_rd_atomic,
 		.max_dest_rd_atomic = attr->max_dest_rd_atomic,
@@ -194,7 +240,7 @@ int rnic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct
 	if (mask & ~MASK_KNOWN)
 		return -EOPNOTSUPP;
 	if (mask & IB_QP_AV) {
-		err = put_address(&body.av, &attr->ah_attr);
+		err = rnic_put_address(&body.av, &attr->ah_attr);
 		if (err)
 			return err;
 	}
@@ -211,20 +257,6 @@ int rnic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct
 		rnic_work_queues_reset(qp);
 	}
 	return err;
-}
-
-static void get_address(const struct rnic_address_vector *av, struct rdma_ah_attr *ah)
-{
-	union ib_gid dest;
-
-	memcpy(dest.raw, av->dest_gid, sizeof(dest.raw));
-	ah->type = RDMA_AH_ATTR_TYPE_ROCE;
-	rdma_ah_set_grh(ah, &dest, le32_to_cpu(av->flow_label), le16_to_cpu(av->sgid_index), av->hop_limit,
-			av->traffic_class);
-	rdma_ah_set_ah_flags(ah, IB_AH_GRH);
-	rdma_ah_set_port_num(ah, RNIC_PORT);
-	rdma_ah_set_sl(ah, av->service_level);
-	memcpy(ah->roce.dmac, av->dest_mac, sizeof(av->dest_mac));
 }
 
 int rnic_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_qp_init_attr *init)
@@ -250,7 +282,7 @@ int rnic_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 	attr->dest_qp_num = le32_to_cpu(answer.dest_qpn);
 	attr->qp_access_flags = le32_to_cpu(answer.access);
 	attr->cap = qp->cap;
-	get_address(&answer.av, &attr->ah_attr);
+	rnic_get_address(&answer.av, &attr->ah_attr);
 	attr->pkey_index = le16_to_cpu(answer.pkey_index);
 	attr->en_sqd_async_notify = answer.sqd_notify;
 	attr->max_rd_atomic = answer.max_rd_atomic;
@@ -265,6 +297,7 @@ int rnic_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 	init->qp_context = ibqp->qp_context;
 	init->send_cq = ibqp->send_cq;
 	init->recv_cq = ibqp->recv_cq;
+	init->srq = ibqp->srq;
 	init->cap = qp->cap;
 	init->sq_sig_type = qp->signal_all ? IB_SIGNAL_ALL_WR : IB_SIGNAL_REQ_WR;
 	init->qp_type = ibqp->qp_type;

@@ -88,6 +88,45 @@ struct ibv_mr *rnic_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint
 	return &mr->ibv_mr;
 }
 
+int rnic_rereg_mr(struct verbs_mr *mr, int flags, struct ibv_pd *pd, void *address, size_t length, int access)
+{
+	struct ib_uverbs_rereg_mr_resp answer;
+	struct ibv_rereg_mr command = {};
+
+	return ibv_cmd_rereg_mr(mr, flags, address, length, (uintptr_t)address, access, pd, &command, sizeof(command),
+				&answer, sizeof(answer));
+}
+
+struct ibv_mw *rnic_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+	struct ib_uverbs_alloc_mw_resp answer;
+	struct ibv_alloc_mw command = {};
+	struct ibv_mw *mw = calloc(1, sizeof(*mw));
+	int err;
+
+	if (!mw) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	err = ibv_cmd_alloc_mw(pd, type, mw, &command, sizeof(command), &answer, sizeof(answer));
+	if (err) {
+		free(mw);
+		errno = err;
+		return NULL;
+	}
+	return mw;
+}
+
+int rnic_dealloc_mw(struct ibv_mw *mw)
+{
+	int err = ibv_cmd_dealloc_mw(mw);
+
+	if (err)
+		return err;
+	free(mw);
+	return 0;
+}
+
 int rnic_dereg_mr(struct verbs_mr *mr)
 {
 	int err = ibv_cmd_dereg_mr(mr);

@@ -73,8 +73,10 @@ static int make_rings(struct rnic_context *context, struct rnic_qp *qp, const st
 {
 	uint32_t send_sge = cap->max_send_sge ?: 1, receive_sge = cap->max_recv_sge ?: 1;
 	uint32_t inline_segments = DIV_ROUND_UP(cap->max_inline_data, RNIC_WQE_SEGMENT_BYTES);
-	/* Control and remote segment stand before the elements, or the inline bytes. */
-	uint32_t segments = 2 + (send_sge > inline_segments ? send_sge : inline_segments);
+	bool datagram = qp->base.qp.qp_type == IBV_QPT_UD;
+	/* Control and remote segment, or address, stand before the elements, or the inline bytes. */
+	uint32_t head = datagram ? 1 + DATAGRAM_SEGMENTS : 2;
+	uint32_t segments = head + (send_sge > inline_segments ? send_sge : inline_segments);
 	/* An atomic has one segment more, and one element: it fits into the one slot that is the least. */
 	uint32_t slots_a_wqe = DIV_ROUND_UP(segments, SEGMENTS_A_SLOT);
 	uint64_t slots = (uint64_t)cap->max_send_wr * slots_a_wqe;
@@ -85,10 +87,22 @@ static int make_rings(struct rnic_context *context, struct rnic_qp *qp, const st
 	    send_sge > context->limits.max_send_sge || receive_sge > context->limits.max_receive_sge ||
 	    cap->max_inline_data > context->limits.max_inline_bytes)
 		return EINVAL;
+	if (datagram && (send_sge > RNIC_MAX_DATAGRAM_SGE || cap->max_inline_data > RNIC_MAX_DATAGRAM_INLINE_BYTES))
+		return EINVAL;
 	err = prepare(&qp->sq, slots, context->page_bytes / RNIC_WQE_SLOT_BYTES, send_sge);
 	if (err)
 		return err;
 	qp->rq.log_stride = rnic_log2_up(receive_sge);
+	if (qp->srq) {
+		qp->cap = (struct ibv_qp_cap){
+			.max_send_wr = (1U << qp->sq.log_entries) / slots_a_wqe,
+			.max_send_sge = send_sge,
+			.max_inline_data = cap->max_inline_data,
+		};
+		err = rnic_pages_get(&qp->pages, (size_t)RNIC_WQE_SLOT_BYTES << qp->sq.log_entries, context->page_bytes);
+		qp->sq.ring = qp->pages.address;
+		return err;
+	}
 	err = prepare(&qp->rq, cap->max_recv_wr, (context->page_bytes / RNIC_WQE_SEGMENT_BYTES) >> qp->rq.log_stride,
 		      receive_sge);
 	if (err)
@@ -110,6 +124,57 @@ static int make_rings(struct rnic_context *context, struct rnic_qp *qp, const st
 	return 0;
 }
 
+static bool is_known(enum ibv_qp_type type)
+{
+	return type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD;
+}
+
+static struct rnic_qp *make(struct rnic_context *context, enum ibv_qp_type type, struct ibv_srq *srq,
+			    const struct ibv_qp_cap *cap, struct rnic_ureq_create_qp *request)
+{
+	struct rnic_qp *qp = calloc(1, sizeof(*qp));
+	int err;
+
+	if (!qp) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	qp->base.qp.qp_type = type;
+	qp->srq = srq ? to_rnic_srq(srq) : NULL;
+	err = make_rings(context, qp, cap);
+	if (err) {
+		let_go(qp);
+		errno = err;
+		return NULL;
+	}
+	request->sq_address = (uintptr_t)qp->sq.ring;
+	request->rq_address = (uintptr_t)qp->rq.ring;
+	request->log_sq_slots = qp->sq.log_entries;
+	request->log_rq_entries = qp->rq.log_entries;
+	request->log_rq_stride = qp->rq.log_stride;
+	return qp;
+}
+
+/* The kernel has said yes, or an error. */
+static struct ibv_qp *finish(struct rnic_context *context, struct rnic_qp *qp, int err, uint32_t qpn,
+			     struct ibv_qp_cap *cap)
+{
+	if (!err) {
+		qp->qpn = qpn;
+		err = store_qp(context, qp);
+		if (err)
+			ibv_cmd_destroy_qp(&qp->base.qp);
+	}
+	if (err) {
+		let_go(qp);
+		errno = err;
+		return NULL;
+	}
+	/* What there really is, which is at least what was asked for. */
+	*cap = qp->cap;
+	return &qp->base.qp;
+}
+
 struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
 	struct rnic_context *context = to_rnic_context(pd->context);
@@ -122,47 +187,58 @@ struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 		struct rnic_uresp_create_qp ours;
 	} answer = {};
 	struct rnic_qp *qp;
-	int err = EOPNOTSUPP;
+	int err;
 
-	if (attr->qp_type != IBV_QPT_RC || attr->srq)
-		goto fail;
-	err = ENOMEM;
-	qp = calloc(1, sizeof(*qp));
+	if (!is_known(attr->qp_type)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	qp = make(context, attr->qp_type, attr->srq, &attr->cap, &command.ours);
 	if (!qp)
-		goto fail;
-	err = make_rings(context, qp, &attr->cap);
-	if (err)
-		goto let_go;
-	command.ours.sq_address = (uintptr_t)qp->sq.ring;
-	command.ours.rq_address = (uintptr_t)qp->rq.ring;
-	command.ours.log_sq_slots = qp->sq.log_entries;
-	command.ours.log_rq_entries = qp->rq.log_entries;
-	command.ours.log_rq_stride = qp->rq.log_stride;
+		return NULL;
 	err = ibv_cmd_create_qp(pd, &qp->base.qp, attr, &command.core, sizeof(command), &answer.core, sizeof(answer));
-	if (err)
-		goto let_go;
-	qp->qpn = answer.ours.qpn;
-	err = store_qp(context, qp);
-	if (err)
-		goto destroy;
-	/* What there really is, which is at least what was asked for. */
-	attr->cap = qp->cap;
-	return &qp->base.qp;
+	return finish(context, qp, err, answer.ours.qpn, &attr->cap);
+}
 
-destroy:
-	ibv_cmd_destroy_qp(&qp->base.qp);
-let_go:
-	let_go(qp);
-fail:
-	errno = err;
-	return NULL;
+struct ibv_qp *rnic_create_qp_ex(struct ibv_context *ibcontext, struct ibv_qp_init_attr_ex *attr)
+{
+	struct rnic_context *context = to_rnic_context(ibcontext);
+	struct {
+		struct ibv_create_qp_ex core;
+		struct rnic_ureq_create_qp ours;
+	} command = {};
+	struct {
+		struct ib_uverbs_ex_create_qp_resp core;
+		struct rnic_uresp_create_qp ours;
+	} answer = {};
+	struct ibv_qp *done;
+	struct rnic_qp *qp;
+	int err;
+
+	if (!is_known(attr->qp_type) || attr->comp_mask & ~(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ||
+	    !(attr->comp_mask & IBV_QP_INIT_ATTR_PD)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	qp = make(context, attr->qp_type, attr->srq, &attr->cap, &command.ours);
+	if (!qp)
+		return NULL;
+	err = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS ? rnic_offer_extended_send(qp, attr->send_ops_flags) : 0;
+	if (!err)
+		err = ibv_cmd_create_qp_ex2(ibcontext, &qp->base, attr, &command.core, sizeof(command), &answer.core,
+					    sizeof(answer));
+	done = finish(context, qp, err, answer.ours.qpn, &attr->cap);
+	/* The call above has set the mask anew. */
+	if (done && attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+		qp->base.comp_mask |= VERBS_QP_EX;
+	return done;
 }
 
 static void forget(struct rnic_qp *qp)
 {
-	rnic_cq_forget(to_rnic_cq(qp->base.qp.send_cq), qp->qpn);
+	rnic_cq_forget(to_rnic_cq(qp->base.qp.send_cq), qp);
 	if (qp->base.qp.recv_cq != qp->base.qp.send_cq)
-		rnic_cq_forget(to_rnic_cq(qp->base.qp.recv_cq), qp->qpn);
+		rnic_cq_forget(to_rnic_cq(qp->base.qp.recv_cq), qp);
 }
 
 static void begin_anew(struct rnic_work_queue *queue)

@@ -5,17 +5,12 @@
 
 #include "rnic.h"
 
-static int post_one(struct rnic_work_queue *queue, const struct ibv_recv_wr *wr)
+/* A receive WQE: its elements, and an end where there is room for more. */
+void rnic_put_receive(struct rnic_data_segment *data, uint8_t log_stride, const struct ibv_recv_wr *wr)
 {
-	uint32_t at = rnic_position(queue, queue->producer), used = 0;
-	struct rnic_data_segment *data;
+	uint32_t used = 0;
 	int index;
 
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > queue->max_sge)
-		return EINVAL;
-	if (!rnic_room(queue))
-		return ENOMEM;
-	data = (struct rnic_data_segment *)(queue->ring + (((size_t)at * RNIC_WQE_SEGMENT_BYTES) << queue->log_stride));
 	for (index = 0; index < wr->num_sge; index++) {
 		/* An element of no bytes would end the list. */
 		if (!wr->sg_list[index].length)
@@ -25,8 +20,20 @@ static int post_one(struct rnic_work_queue *queue, const struct ibv_recv_wr *wr)
 		data[used].lkey = htole32(wr->sg_list[index].lkey);
 		used++;
 	}
-	if (used < 1U << queue->log_stride)
+	if (used < 1U << log_stride)
 		memset(&data[used], 0, sizeof(*data));
+}
+
+static int post_one(struct rnic_work_queue *queue, const struct ibv_recv_wr *wr)
+{
+	uint32_t at = rnic_position(queue, queue->producer);
+	uint8_t *wqe = queue->ring + (((size_t)at * RNIC_WQE_SEGMENT_BYTES) << queue->log_stride);
+
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > queue->max_sge)
+		return EINVAL;
+	if (!rnic_room(queue))
+		return ENOMEM;
+	rnic_put_receive((struct rnic_data_segment *)wqe, queue->log_stride, wr);
 	queue->wr_ids[at] = wr->wr_id;
 	queue->producer++;
 	return 0;
@@ -38,6 +45,10 @@ int rnic_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_
 	uint16_t before;
 	int err = 0;
 
+	if (qp->srq) {
+		*bad = wr;
+		return EINVAL;
+	}
 	pthread_spin_lock(&qp->rq.lock);
 	before = qp->rq.producer;
 	/* In RESET the device takes no receives. */

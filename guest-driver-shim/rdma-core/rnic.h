@@ -2,8 +2,9 @@
 /*
  * The provider's objects and what its files offer each other.
  *
- * context.c opens the device for a process, memory.c has domains, regions and the memory of rings, completion_queue.c and
- * queue_pair.c the queues, send.c and receive.c post work. Posting and polling make no system call: they write rings in
+ * context.c opens the device for a process, memory.c has domains, regions and the memory of rings, address.c the address
+ * handles, completion_queue.c, queue_pair.c and shared_receive.c the queues, send.c and receive.c post work, poll.c takes
+ * completions; extended_send.c and extended_poll.c do the same call by call. Posting and polling make no system call: they write rings in
  * the process' memory and ring doorbells on the process' own page.
  */
 #ifndef RNIC_H
@@ -24,6 +25,7 @@
 #include "rnic_uverbs.h"
 
 #define SEGMENTS_A_SLOT (RNIC_WQE_SLOT_BYTES / RNIC_WQE_SEGMENT_BYTES)
+#define DATAGRAM_SEGMENTS (sizeof(struct rnic_datagram_segment) / RNIC_WQE_SEGMENT_BYTES)
 
 /* QPNs have 24 bits; the table of the process' queue pairs grows by rows. */
 #define QP_ROW_SHIFT 12
@@ -53,16 +55,45 @@ struct rnic_pd {
 	uint32_t pdn;
 };
 
+struct rnic_ah {
+	struct ibv_ah base;
+	struct rnic_address_vector av;
+};
+
 struct rnic_cq {
-	struct ibv_cq base;
+	struct verbs_cq base;
 	pthread_spinlock_t lock; /* consumer, and the queue pairs' completed work */
 	struct rnic_pages pages;
 	struct rnic_cqe *ring;
+	struct rnic_pages record_page;
 	struct rnic_consumer_record *record;
 	uint32_t cqn;
 	uint32_t consumer;
+	/* The index at which the ring begins; what was not polled before its last resizing stands in old. */
+	uint32_t begin;
+	struct rnic_cqe *old;
+	uint32_t old_begin;
 	uint8_t log_entries;
 	uint8_t arm_sequence;
+	/* Between start_poll and end_poll. */
+	struct ibv_wc current;
+	uint64_t current_time;
+};
+
+struct rnic_srq {
+	struct ibv_srq base;
+	pthread_spinlock_t lock; /* producer and free slots */
+	struct rnic_pages pages; /* slots, then the index ring */
+	__le16 *indices;
+	uint64_t *wr_ids;
+	uint16_t *next_free;
+	uint16_t first_free;
+	uint16_t producer;
+	uint32_t free_slots;
+	uint32_t srqn;
+	uint32_t max_sge;
+	uint8_t log_slots;
+	uint8_t log_stride;
 };
 
 struct rnic_work_queue {
@@ -77,13 +108,27 @@ struct rnic_work_queue {
 	uint32_t max_sge;
 };
 
+#define RNIC_BUILDER_SGE (RNIC_MAX_SEND_SGE + 1)
+
+/* A work request that ibv_wr_* calls gather. */
+struct rnic_builder {
+	struct ibv_send_wr wr;
+	struct ibv_sge sge[RNIC_BUILDER_SGE];
+	uint8_t bytes[RNIC_MAX_INLINE_BYTES];
+	uint16_t before;
+	bool open;
+	int err;
+};
+
 struct rnic_qp {
 	struct verbs_qp base;
+	struct rnic_srq *srq;
 	struct rnic_pages pages;
 	struct rnic_work_queue sq;
 	struct rnic_work_queue rq;
 	uint32_t qpn;
 	struct ibv_qp_cap cap;
+	struct rnic_builder builder;
 };
 
 static inline struct rnic_context *to_rnic_context(struct ibv_context *context)
@@ -93,7 +138,12 @@ static inline struct rnic_context *to_rnic_context(struct ibv_context *context)
 
 static inline struct rnic_cq *to_rnic_cq(struct ibv_cq *cq)
 {
-	return container_of(cq, struct rnic_cq, base);
+	return container_of(cq, struct rnic_cq, base.cq);
+}
+
+static inline struct rnic_srq *to_rnic_srq(struct ibv_srq *srq)
+{
+	return container_of(srq, struct rnic_srq, base);
 }
 
 static inline struct rnic_qp *to_rnic_qp(struct ibv_qp *qp)
@@ -149,28 +199,63 @@ void rnic_pages_put(struct rnic_pages *pages);
 struct ibv_pd *rnic_alloc_pd(struct ibv_context *context);
 int rnic_dealloc_pd(struct ibv_pd *pd);
 struct ibv_mr *rnic_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t hca_va, int access);
+int rnic_rereg_mr(struct verbs_mr *mr, int flags, struct ibv_pd *pd, void *address, size_t length, int access);
 int rnic_dereg_mr(struct verbs_mr *mr);
+struct ibv_mw *rnic_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int rnic_dealloc_mw(struct ibv_mw *mw);
+
+/* address.c */
+struct ibv_ah *rnic_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
+int rnic_destroy_ah(struct ibv_ah *ah);
 
 /* completion_queue.c */
 struct ibv_cq *rnic_create_cq(struct ibv_context *context, int entries, struct ibv_comp_channel *channel,
 			      int comp_vector);
+struct ibv_cq_ex *rnic_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+int rnic_resize_cq(struct ibv_cq *cq, int entries);
+int rnic_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 int rnic_destroy_cq(struct ibv_cq *cq);
+
+/* poll.c */
+struct rnic_cqe *rnic_cq_entry(const struct rnic_cq *cq, uint32_t index);
+bool rnic_cq_take(struct rnic_cq *cq, struct ibv_wc *wc, uint64_t *time_ns);
+void rnic_cq_tell_consumer(struct rnic_cq *cq);
 int rnic_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 int rnic_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 void rnic_cq_event(struct ibv_cq *cq);
-void rnic_cq_forget(struct rnic_cq *cq, uint32_t qpn);
+void rnic_cq_forget(struct rnic_cq *cq, struct rnic_qp *qp);
+
+/* extended_poll.c */
+void rnic_cq_offer_extended(struct ibv_cq_ex *cq);
+
+/* shared_receive.c */
+struct ibv_srq *rnic_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
+int rnic_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
+int rnic_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
+int rnic_destroy_srq(struct ibv_srq *srq);
+int rnic_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+uint64_t rnic_srq_free_slot(struct rnic_srq *srq, uint16_t slot);
 
 /* queue_pair.c */
 struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
+struct ibv_qp *rnic_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 int rnic_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int rnic_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
 int rnic_destroy_qp(struct ibv_qp *qp);
 struct rnic_qp *rnic_find_qp(struct rnic_context *context, uint32_t qpn);
 
 /* send.c */
+bool rnic_takes_sends(const struct rnic_qp *qp);
+int rnic_post_one_send(struct rnic_qp *qp, const struct ibv_send_wr *wr);
+void rnic_announce_sends(struct rnic_qp *qp);
+int rnic_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 int rnic_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 
+/* extended_send.c */
+int rnic_offer_extended_send(struct rnic_qp *qp, uint64_t operations);
+
 /* receive.c */
+void rnic_put_receive(struct rnic_data_segment *data, uint8_t log_stride, const struct ibv_recv_wr *wr);
 int rnic_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 #endif /* RNIC_H */

@@ -73,6 +73,12 @@ static uint8_t opcode_of(const struct ibv_send_wr *wr)
 		return RNIC_WORK_SEND;
 	case IBV_WR_SEND_WITH_IMM:
 		return RNIC_WORK_SEND_IMM;
+	case IBV_WR_SEND_WITH_INV:
+		return RNIC_WORK_SEND_INV;
+	case IBV_WR_LOCAL_INV:
+		return RNIC_WORK_LOCAL_INV;
+	case IBV_WR_BIND_MW:
+		return RNIC_WORK_BIND_MW;
 	case IBV_WR_RDMA_WRITE:
 		return RNIC_WORK_WRITE;
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
@@ -88,15 +94,69 @@ static uint8_t opcode_of(const struct ibv_send_wr *wr)
 	}
 }
 
-/* Segments before the elements. */
-static uint32_t head_segments(uint8_t opcode)
+/* Where a datagram goes. */
+static void put_datagram(const struct rnic_work_queue *queue, uint32_t at, const struct ibv_send_wr *wr)
 {
+	struct rnic_datagram_segment address = {
+		.av = container_of(wr->wr.ud.ah, struct rnic_ah, base)->av,
+		.dest_qpn = htole32(wr->wr.ud.remote_qpn & 0xffffff),
+		.qkey = htole32(wr->wr.ud.remote_qkey),
+	};
+	uint32_t index;
+
+	for (index = 0; index < DATAGRAM_SEGMENTS; index++)
+		memcpy(segment_at(queue, at + index), (uint8_t *)&address + index * RNIC_WQE_SEGMENT_BYTES,
+		       RNIC_WQE_SEGMENT_BYTES);
+}
+
+/* Rights as the device has them. */
+static uint32_t device_access(unsigned int access)
+{
+	return (access & (RNIC_ACCESS_REMOTE_WRITE | RNIC_ACCESS_REMOTE_READ | RNIC_ACCESS_REMOTE_ATOMIC)) |
+	       (access & IBV_ACCESS_ZERO_BASED ? RNIC_ACCESS_ZERO_BASED : 0);
+}
+
+static void put_bind(const struct rnic_work_queue *queue, uint32_t at, const struct ibv_mw_bind_info *info)
+{
+	struct rnic_bind_segment bind = {
+		.access = htole32(device_access(info->mw_access_flags)),
+		.lkey = htole32(info->mr ? info->mr->lkey : 0),
+		.address = htole64(info->addr),
+		.length_bytes = htole64(info->length),
+	};
+
+	memcpy(segment_at(queue, at), &bind, RNIC_WQE_SEGMENT_BYTES);
+	memcpy(segment_at(queue, at + 1), (uint8_t *)&bind + RNIC_WQE_SEGMENT_BYTES, RNIC_WQE_SEGMENT_BYTES);
+}
+
+/* Immediate data, or the key that the work request is about. */
+static uint32_t number_of(const struct ibv_send_wr *wr)
+{
+	switch (wr->opcode) {
+	case IBV_WR_SEND_WITH_INV:
+	case IBV_WR_LOCAL_INV:
+		return wr->invalidate_rkey;
+	case IBV_WR_BIND_MW:
+		return wr->bind_mw.rkey;
+	default:
+		return be32toh(wr->imm_data);
+	}
+}
+
+/* Segments before the elements. */
+static uint32_t head_segments(uint8_t opcode, bool datagram)
+{
+	if (datagram)
+		return 1 + DATAGRAM_SEGMENTS;
 	switch (opcode) {
 	case RNIC_WORK_SEND:
 	case RNIC_WORK_SEND_IMM:
+	case RNIC_WORK_SEND_INV:
+	case RNIC_WORK_LOCAL_INV:
 		return 1;
 	case RNIC_WORK_CMP_SWAP:
 	case RNIC_WORK_FETCH_ADD:
+	case RNIC_WORK_BIND_MW:
 		return 3;
 	default:
 		return 2;
@@ -116,10 +176,11 @@ static int inline_length(const struct rnic_qp *qp, const struct ibv_send_wr *wr,
 	return 0;
 }
 
-static int post_one(struct rnic_qp *qp, const struct ibv_send_wr *wr)
+/* Writes a work request into the ring. Under the queue's lock. */
+int rnic_post_one_send(struct rnic_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct rnic_work_queue *queue = &qp->sq;
-	bool is_inline = wr->send_flags & IBV_SEND_INLINE;
+	bool is_inline = wr->send_flags & IBV_SEND_INLINE, datagram = qp->base.qp.qp_type == IBV_QPT_UD;
 	uint32_t first = (uint32_t)queue->producer * SEGMENTS_A_SLOT, segments, slots, inline_bytes = 0, at;
 	struct rnic_control_segment *control = segment_at(queue, first);
 	uint8_t opcode = opcode_of(wr);
@@ -129,7 +190,9 @@ static int post_one(struct rnic_qp *qp, const struct ibv_send_wr *wr)
 		return EOPNOTSUPP;
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > queue->max_sge)
 		return EINVAL;
-	segments = head_segments(opcode);
+	if (datagram && (!wr->wr.ud.ah || (opcode != RNIC_WORK_SEND && opcode != RNIC_WORK_SEND_IMM)))
+		return EINVAL;
+	segments = head_segments(opcode, datagram);
 	if (is_inline) {
 		err = inline_length(qp, wr, &inline_bytes);
 		if (err)
@@ -143,7 +206,11 @@ static int post_one(struct rnic_qp *qp, const struct ibv_send_wr *wr)
 		return EINVAL;
 	if (slots > rnic_room(queue))
 		return ENOMEM;
-	if (segments == 3)
+	if (datagram)
+		put_datagram(queue, first + 1, wr);
+	else if (opcode == RNIC_WORK_BIND_MW)
+		put_bind(queue, first + 1, &wr->bind_mw.bind_info);
+	else if (segments == 3)
 		put_atomic(queue, first + 1, wr);
 	else if (segments == 2)
 		put_remote(queue, first + 1, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey);
@@ -160,7 +227,7 @@ static int post_one(struct rnic_qp *qp, const struct ibv_send_wr *wr)
 	control->flags = (wr->send_flags & IBV_SEND_SIGNALED ? RNIC_WQE_SIGNALED : 0) |
 			 (wr->send_flags & IBV_SEND_SOLICITED ? RNIC_WQE_SOLICITED : 0) |
 			 (wr->send_flags & IBV_SEND_FENCE ? RNIC_WQE_FENCE : 0) | (is_inline ? RNIC_WQE_INLINE : 0);
-	control->immediate = htole32(be32toh(wr->imm_data));
+	control->immediate = htole32(number_of(wr));
 	control->inline_bytes = htole16(inline_bytes);
 	control->reserved = 0;
 	at = rnic_position(queue, queue->producer);
@@ -168,6 +235,35 @@ static int post_one(struct rnic_qp *qp, const struct ibv_send_wr *wr)
 	queue->slots[at] = slots;
 	queue->producer += slots;
 	return 0;
+}
+
+/* Before RTS the device takes no sends. */
+bool rnic_takes_sends(const struct rnic_qp *qp)
+{
+	return qp->base.qp.state >= IBV_QPS_RTS;
+}
+
+void rnic_announce_sends(struct rnic_qp *qp)
+{
+	rnic_ring_doorbell(qp->base.qp.context, RNIC_DB_SEND, (uint64_t)qp->sq.producer << 32 | (uint64_t)qp->qpn << 8);
+}
+
+/* Of windows of type 1, whose keys are ours to choose. */
+int rnic_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
+{
+	struct ibv_send_wr wr = { .wr_id = bind->wr_id, .opcode = IBV_WR_BIND_MW, .send_flags = bind->send_flags };
+	struct ibv_send_wr *bad;
+	int err;
+
+	if (mw->type != IBV_MW_TYPE_1 || (bind->bind_info.mr && bind->bind_info.mr->pd != mw->pd))
+		return EINVAL;
+	wr.bind_mw.mw = mw;
+	wr.bind_mw.bind_info = bind->bind_info;
+	wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
+	err = rnic_post_send(qp, &wr, &bad);
+	if (!err)
+		mw->rkey = wr.bind_mw.rkey;
+	return err;
 }
 
 int rnic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
@@ -178,22 +274,20 @@ int rnic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 
 	pthread_spin_lock(&qp->sq.lock);
 	before = qp->sq.producer;
-	/* Before RTS the device takes no sends. */
-	if (ibqp->state < IBV_QPS_RTS) {
+	if (!rnic_takes_sends(qp)) {
 		err = EINVAL;
 		*bad = wr;
 		wr = NULL;
 	}
 	for (; wr; wr = wr->next) {
-		err = post_one(qp, wr);
+		err = rnic_post_one_send(qp, wr);
 		if (err) {
 			*bad = wr;
 			break;
 		}
 	}
 	if (qp->sq.producer != before)
-		rnic_ring_doorbell(ibqp->context, RNIC_DB_SEND,
-				   (uint64_t)qp->sq.producer << 32 | (uint64_t)qp->qpn << 8);
+		rnic_announce_sends(qp);
 	pthread_spin_unlock(&qp->sq.lock);
 	return err;
 }

@@ -14,7 +14,7 @@ use rnic_ci::{Lab, Options, StandardError};
 use std::time::Duration;
 
 pub use endings::{a_killed_program_leaves_nothing, the_module_survives_unbinding_resets_and_removal_in_use};
-pub use programs::{stock_programs_run_between_two_guests, what_the_device_lacks_is_refused_cleanly};
+pub use programs::{other_kinds_of_queues_run_or_are_refused_cleanly, stock_programs_run_between_two_guests};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
