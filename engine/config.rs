@@ -9,6 +9,7 @@ pub struct EngineConfig {
     pub vectors: u16,
     pub qp_cache_entries: usize,
     pub cq_cache_entries: usize,
+    pub srq_cache_entries: usize,
     pub key_cache_entries: usize,
     /// Queue pairs whose answered READs and atomics are remembered in the device.
     pub rd_atomic_cache_entries: usize,
@@ -36,6 +37,7 @@ impl Default for EngineConfig {
             vectors: 32,
             qp_cache_entries: 1024,
             cq_cache_entries: 1024,
+            srq_cache_entries: 256,
             key_cache_entries: 4096,
             rd_atomic_cache_entries: 1024,
             translation_cache_lines: 4096,

@@ -2,6 +2,7 @@
 
 use crate::blocks::BlockLog;
 use crate::command::CommandQueue;
+use crate::completion::moderation::Moderated;
 use crate::config::EngineConfig;
 use crate::congestion::rate_limiter::RateLimiterTable;
 use crate::context::Contexts;
@@ -13,7 +14,7 @@ use crate::host::Host;
 use crate::numbered::Numbered;
 use crate::numbers::{Cqn, Qpn};
 use crate::pending::{Awaited, Pending, Waiter};
-use crate::queues::{CompletionQueue, EventQueue, QueuePair, TransmitState};
+use crate::queues::{CompletionQueue, EventQueue, QueuePair, SharedReceiveQueue, TransmitState};
 use crate::reliability::timer::TimerTable;
 use crate::rx::atomic_reply::AtomicLocks;
 use crate::wqe_pool::WqePool;
@@ -43,8 +44,11 @@ pub struct Engine {
     pub(crate) contexts: Contexts,
     pub(crate) keys_present: Vec<u64>,
     pub(crate) queue_pairs: Numbered<QueuePair>,
+    /// Queue pairs that were ever created.
+    pub(crate) serials: u32,
     pub(crate) completion_queues: Numbered<CompletionQueue>,
     pub(crate) event_queues: Numbered<EventQueue>,
+    pub(crate) shared_receive_queues: Numbered<SharedReceiveQueue>,
     pub(crate) wqes: WqePool,
     pub(crate) pending: Pending,
     pub(crate) ready: VecDeque<Qpn>,
@@ -64,6 +68,7 @@ pub struct Engine {
     pub(crate) parked_frames: usize,
     pub(crate) waiting_completions: usize,
     pub(crate) timers: TimerTable,
+    pub(crate) moderated: Moderated,
     pub(crate) rate_limits: RateLimiterTable,
     pub(crate) counters: Counters,
     pub(crate) diagnostics: Diagnostics,
@@ -95,8 +100,10 @@ impl Engine {
             commands: CommandQueue::default(),
             keys_present: Vec::new(),
             queue_pairs: Numbered::default(),
+            serials: 0,
             completion_queues: Numbered::default(),
             event_queues: Numbered::default(),
+            shared_receive_queues: Numbered::default(),
             pending: Pending::default(),
             ready: VecDeque::new(),
             responses: VecDeque::new(),
@@ -110,6 +117,7 @@ impl Engine {
             parked_frames: 0,
             waiting_completions: 0,
             timers: TimerTable::default(),
+            moderated: Moderated::default(),
             rate_limits: RateLimiterTable::default(),
             counters: Counters::default(),
             diagnostics: Diagnostics::default(),
@@ -147,6 +155,9 @@ impl Engine {
             Awaited::Command => self.command_arrived(host, bytes),
             Awaited::Wqes { qpn, index, slots } => self.wqes_arrived(host, qpn, index, slots, bytes),
             Awaited::ReceiveWqe { qpn, index } => self.receive_wqe_arrived(host, qpn, Some((index, bytes))),
+            Awaited::SharedIndices { srqn, position, count } => {
+                self.shared_indices_arrived(host, srqn, position, count, bytes);
+            }
             Awaited::Gather(gathering) => self.gathered(host, gathering, bytes),
             Awaited::Reply(replying) => self.reply_gathered(replying, bytes),
             Awaited::Atomic { qpn } => self.atomic_arrived(host, qpn, bytes),
@@ -164,6 +175,7 @@ impl Engine {
     pub fn handle_timeout(&mut self, now_ns: u64, port: &mut dyn DmaPort) {
         let host = &mut Host { port, now_ns };
         self.run_timers(host);
+        self.run_moderation(host);
         self.settle(host);
     }
 
@@ -212,7 +224,8 @@ impl Engine {
 
     /// When `handle_timeout` wants to be called; early calls do no harm.
     pub fn poll_timeout(&self) -> Option<u64> {
-        self.timers.next_ns()
+        let moderated = self.moderated.next_ns();
+        self.timers.next_ns().into_iter().chain(moderated).min()
     }
 
     /// The next diagnostic that nobody has read.

@@ -148,11 +148,16 @@ impl Engine {
     /// One receive, behind those whose messages have arrived. Its work request need not be read.
     fn flush_receive(&mut self, host: &mut Host, qpn: Qpn) -> bool {
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return false };
-        if !qp.arrived.is_empty() || qp.rq_consumer == qp.rq_producer || planted("receives_not_flushed") {
+        let shared = qp.srqn.is_some();
+        if !qp.arrived.is_empty() || !(shared || qp.has_receive()) || planted("receives_not_flushed") {
             return false;
         }
-        let cqn = qp.receive_cqn;
+        let (cqn, in_hand) = (qp.receive_cqn, qp.has_receive());
         if self.flush_waits(cqn, qpn) {
+            return false;
+        }
+        if !in_hand {
+            self.note_last_wqe(host, qpn);
             return false;
         }
         self.fail_receive(host, qpn, Status::Flushed, Diagnostic::Flushed);
@@ -170,12 +175,13 @@ impl Engine {
     /// arrived.
     pub(crate) fn fail_receive(&mut self, host: &mut Host, qpn: Qpn, status: Status, diagnostic: Diagnostic) {
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
-        if qp.rq_consumer == qp.rq_producer {
+        if !qp.has_receive() {
             return;
         }
         let index = qp.consume_receive();
         let completion = Completion {
             qpn,
+            srqn: qp.srqn,
             wqe_index: index,
             kind: CompletionKind::Received { immediate: None, invalidated: None, by_write: false },
             status,

@@ -107,6 +107,9 @@ impl Engine {
         match input {
             Input::Send { page, qpn, producer, form } => self.send_doorbell(host, access, page, qpn, producer, form),
             Input::Receive { page, qpn, producer } => self.receive_doorbell(host, access, page, qpn, producer),
+            Input::SharedReceive { page, srqn, producer } => {
+                self.shared_receive_doorbell(host, access, page, srqn, producer);
+            }
             Input::ArmCq { page, cqn, consumer, sequence, solicited_only } => {
                 let request = ArmRequest { consumer, sequence, solicited_only };
                 self.arm_doorbell(host, access, page, cqn, request);

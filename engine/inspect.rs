@@ -7,8 +7,9 @@ use crate::context::completion_queue::CqContext;
 use crate::context::gid::GidEntry;
 use crate::context::key::KeyContext;
 use crate::context::queue_pair::{QpContext, QpState};
+use crate::context::shared_receive_queue::SrqContext;
 use crate::engine::Engine;
-use crate::queues::{CompletionQueue, EventQueue, QueuePair, Ring, TransmitState};
+use crate::queues::{CompletionQueue, EventQueue, QueuePair, Ring, SharedReceiveQueue, TransmitState};
 
 /// A ring in host memory with the indices of both sides, free-running modulo 2^16 or 2^32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,9 @@ pub struct QueuePairView {
     pub doorbell_page: u32,
     pub send_cqn: u32,
     pub receive_cqn: u32,
+    /// Where its receives come from, if not from a ring of its own.
+    pub srqn: Option<u32>,
+    pub privileged: bool,
     pub send_queue: RingView,
     pub receive_queue: RingView,
     /// Work requests that were read and not begun.
@@ -67,6 +71,23 @@ pub struct EventQueueView {
     pub waiting: usize,
 }
 
+#[derive(Clone, Debug)]
+pub struct SharedReceiveQueueView {
+    pub srqn: u32,
+    pub pdn: u32,
+    pub doorbell_page: u32,
+    pub queue_pairs: u32,
+    pub slots: u32,
+    pub slot_bytes: u16,
+    /// Positions of the index ring that are posted, free-running.
+    pub producer: u16,
+    /// Receives that came back from queue pairs.
+    pub returned: usize,
+    /// The rule that ended it.
+    pub failed: Option<&'static str>,
+    pub context: Option<SrqContext>,
+}
+
 /// A memory key by its index.
 #[derive(Clone, Debug)]
 pub struct KeyView {
@@ -100,8 +121,8 @@ pub struct AdapterView {
     pub link_up: bool,
     pub strict: bool,
     pub command_queue: Option<CommandQueueView>,
-    /// Queue pairs, completion queues, event queues, keys.
-    pub object_counts: [usize; 4],
+    /// Queue pairs, completion queues, event queues, shared receive queues, keys.
+    pub object_counts: [usize; 5],
     pub caches: Vec<CacheView>,
     pub gids: Vec<(u16, GidEntry)>,
     pub timers: usize,
@@ -132,6 +153,11 @@ impl Engine {
             caches: vec![
                 cache("queue_pairs", contexts.queue_pairs.len(), contexts.queue_pairs.capacity()),
                 cache("completion_queues", contexts.completion_queues.len(), contexts.completion_queues.capacity()),
+                cache(
+                    "shared_receive_queues",
+                    contexts.shared_receive_queues.len(),
+                    contexts.shared_receive_queues.capacity(),
+                ),
                 cache("keys", contexts.keys.len(), contexts.keys.capacity()),
                 cache("rd_atomic", contexts.rd_atomic.len(), contexts.rd_atomic.capacity()),
                 cache("translations", contexts.translations.used(), contexts.translations.capacity()),
@@ -161,6 +187,11 @@ impl Engine {
         queues.map(|(eqn, eq)| eq.view(eqn)).collect()
     }
 
+    pub fn inspect_shared_receive_queues(&self, from: u32, limit: usize) -> Vec<SharedReceiveQueueView> {
+        let queues = self.shared_receive_queues.iter().skip_while(|(srqn, _)| *srqn < from).take(limit);
+        queues.map(|(srqn, srq)| srq.view(srqn, self.contexts.shared_receive_queues.peek(srqn).copied())).collect()
+    }
+
     pub fn inspect_keys(&self, from: u32, limit: usize) -> Vec<KeyView> {
         let words = self.keys_present.iter().enumerate().skip(from as usize / 64).filter(|(_, word)| **word != 0);
         let indices = words.flat_map(|(at, word)| {
@@ -181,6 +212,8 @@ impl QueuePair {
             doorbell_page: self.doorbell_page,
             send_cqn: self.send_cqn.0,
             receive_cqn: self.receive_cqn.0,
+            srqn: self.srqn.map(|srqn| srqn.0),
+            privileged: self.privileged,
             send_queue: self.sq.view(self.sq_producer.into(), self.sq_fetch.into(), self.sq_consumer.into()),
             receive_queue: receives,
             waiting_sends: self.waiting.len(),
@@ -208,6 +241,23 @@ impl CompletionQueue {
             queue_pairs: self.queue_pairs,
             waiting: self.waiting.len(),
             failed: self.failed,
+            context,
+        }
+    }
+}
+
+impl SharedReceiveQueue {
+    fn view(&self, srqn: u32, context: Option<SrqContext>) -> SharedReceiveQueueView {
+        SharedReceiveQueueView {
+            srqn,
+            pdn: self.pdn.0,
+            doorbell_page: self.doorbell_page,
+            queue_pairs: self.queue_pairs,
+            slots: self.slots.entries(),
+            slot_bytes: self.slots.entry_bytes,
+            producer: self.producer,
+            returned: self.returned.len(),
+            failed: self.failed.map(|diagnostic| diagnostic.rule().name),
             context,
         }
     }

@@ -1,7 +1,7 @@
 //! Objects by the numbers that the driver chose.
 
-use crate::numbers::{Cqn, Eqn, Qpn};
-use crate::queues::{CompletionQueue, EventQueue, QueuePair};
+use crate::numbers::{Cqn, Eqn, Qpn, Srqn};
+use crate::queues::{CompletionQueue, EventQueue, QueuePair, SharedReceiveQueue};
 
 /// The table of one kind of object; its size is bounded by whoever checks the numbers.
 #[derive(Debug)]
@@ -76,3 +76,4 @@ macro_rules! by_number {
 by_number!(QueuePair, Qpn);
 by_number!(CompletionQueue, Cqn);
 by_number!(EventQueue, Eqn);
+by_number!(SharedReceiveQueue, Srqn);

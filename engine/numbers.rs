@@ -28,6 +28,10 @@ number! {
     Eqn
 }
 number! {
+    /// A shared receive queue.
+    Srqn
+}
+number! {
     /// A protection domain.
     Pdn
 }

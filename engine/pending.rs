@@ -6,7 +6,7 @@
 
 use crate::context::key::Refusal;
 use crate::context::translation::Owner;
-use crate::numbers::{Cqn, Eqn, Qpn};
+use crate::numbers::{Cqn, Eqn, Qpn, Srqn};
 use crate::planted::planted;
 use crate::tx::gather::Gathering;
 use crate::tx::reply::Replying;
@@ -67,6 +67,7 @@ impl Waiter {
 pub(crate) enum Fill {
     QueuePair(Qpn),
     CompletionQueue(Cqn),
+    SharedReceiveQueue(Srqn),
     RdAtomic(Qpn),
     Key(u32),
     Line { owner: Owner, address: u64 },
@@ -79,6 +80,7 @@ pub(crate) enum Awaited {
     Command,
     Wqes { qpn: Qpn, index: u16, slots: u16 },
     ReceiveWqe { qpn: Qpn, index: u16 },
+    SharedIndices { srqn: Srqn, position: u16, count: u16 },
     Gather(Box<Gathering>),
     Reply(Box<Replying>),
     Atomic { qpn: Qpn },
@@ -149,7 +151,7 @@ impl Pending {
         self.faults.retain(|_, (fill, _)| match fill {
             Fill::Key(failed) => *failed != index,
             Fill::Line { owner, .. } => *owner != Owner::Key(index),
-            Fill::QueuePair(_) | Fill::CompletionQueue(_) | Fill::RdAtomic(_) => true,
+            Fill::QueuePair(_) | Fill::CompletionQueue(_) | Fill::SharedReceiveQueue(_) | Fill::RdAtomic(_) => true,
         });
     }
 
@@ -160,9 +162,12 @@ impl Pending {
 
     /// Payload reads up to this one are in flight: what a deregistration waits for.
     pub fn payload_reads_until(&self, newest: DmaTag) -> bool {
-        self.reads
-            .range(..=newest)
-            .any(|(_, awaited)| matches!(awaited, Awaited::Gather(_) | Awaited::Reply(_) | Awaited::Atomic { .. }))
+        self.reads.range(..=newest).any(|(_, awaited)| match awaited {
+            Awaited::Gather(_) | Awaited::Reply(_) | Awaited::Atomic { .. } => true,
+            // A list that a key was given is read on behalf of an access.
+            Awaited::Fill { fill: Fill::Line { owner, .. }, .. } => matches!(owner, Owner::Key(_)),
+            _ => false,
+        })
     }
 
     /// Reads on behalf of a queue pair are in flight: what its destruction waits for.
@@ -188,9 +193,29 @@ impl Pending {
         })
     }
 
+    /// Reads on behalf of a shared receive queue are in flight.
+    pub fn reads_of_srq(&self, wanted: Srqn) -> bool {
+        let owners = [Owner::SharedReceiveQueue(wanted.0), Owner::SharedIndices(wanted.0)];
+        self.reads.values().any(|awaited| match awaited {
+            Awaited::Fill { fill: Fill::SharedReceiveQueue(srqn), .. } | Awaited::SharedIndices { srqn, .. } => {
+                *srqn == wanted
+            }
+            Awaited::Fill { fill: Fill::Line { owner, .. }, .. } => owners.contains(owner),
+            _ => false,
+        })
+    }
+
     /// Fills of a key or of its page list are in flight.
     pub fn reads_of_key(&self, wanted: u32) -> bool {
         self.fills.contains_key(&Fill::Key(wanted)) || self.lines_of(Owner::Key(wanted))
+    }
+
+    /// Fills of an owner's page list up to this read are in flight.
+    pub fn lines_until(&self, wanted: Owner, newest: DmaTag) -> bool {
+        self.reads.range(..=newest).any(|(_, awaited)| match awaited {
+            Awaited::Fill { fill: Fill::Line { owner, .. }, .. } => *owner == wanted,
+            _ => false,
+        })
     }
 
     /// Fills of an owner's page list are in flight.

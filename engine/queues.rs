@@ -6,13 +6,14 @@ use crate::context::page_list::PageList;
 use crate::context::queue_pair::QpState;
 use crate::front_end::commands::NewQp;
 use crate::front_end::{Completion, EventRecord, ScatterList, Status};
-use crate::numbers::{Cqn, Eqn, Pdn, Qpn};
+use crate::numbers::{Cqn, Eqn, Pdn, Qpn, Srqn};
 use crate::reliability::ResponseDue;
 use crate::reliability::replay_buffer::ReplayBuffer;
 use crate::reliability::reply::Replies;
 use crate::reliability::timer::Deadlines;
 use crate::tx::gather::Gathering;
 use crate::wqe_pool::WqeId;
+use arrayvec::ArrayVec;
 use rnic_abi::Diagnostic;
 use rnic_pcie::{Cause, DmaRange, DmaTag, Iova};
 use rnic_wire::{Frame, Psn};
@@ -99,7 +100,10 @@ pub(crate) struct QueuePair {
     pub state: QpState,
     pub doorbell_page: u32,
     pub pdn: Pdn,
+    /// No two queue pairs ever have the same: numbers are used again, this is not.
+    pub serial: u32,
     pub signal_all: bool,
+    pub privileged: bool,
     pub send_cqn: Cqn,
     pub receive_cqn: Cqn,
     pub sq: Ring,
@@ -111,6 +115,12 @@ pub(crate) struct QueuePair {
     pub sq_fetching: bool,
     /// On the list of queues that wait for room in the pool.
     pub sq_starved: bool,
+    /// Where its receives come from, instead of a ring of its own.
+    pub srqn: Option<Srqn>,
+    /// The slot that it has taken there for the message that is arriving.
+    pub taken: Option<u16>,
+    /// The driver knows that it takes no more.
+    pub last_wqe_told: bool,
     pub rq: Ring,
     pub rq_producer: u16,
     /// Ring index of the next receive work request.
@@ -145,6 +155,51 @@ pub(crate) struct QueuePair {
     pub leaving: bool,
 }
 
+/// Entries of an index ring that one read brings.
+pub(crate) const INDEX_LINE: usize = 32;
+
+/// A shared receive queue's resident part.
+#[derive(Debug)]
+pub(crate) struct SharedReceiveQueue {
+    pub doorbell_page: u32,
+    pub pdn: Pdn,
+    pub privileged: bool,
+    pub slots: Ring,
+    pub indices: Ring,
+    /// Positions of the index ring that are posted, free-running.
+    pub producer: u16,
+    /// Entries that were read ahead, and the position of the first.
+    pub line: ArrayVec<u16, INDEX_LINE>,
+    pub line_position: u16,
+    pub fetching: bool,
+    /// Queue pairs whose message waits for a read of the index ring.
+    pub waiting: BTreeSet<Qpn>,
+    /// Slots that queue pairs had in hand when they were reset or destroyed: the next ones to be taken.
+    pub returned: VecDeque<u16>,
+    pub queue_pairs: u32,
+    /// Why it is of no use any more.
+    pub failed: Option<Diagnostic>,
+}
+
+impl SharedReceiveQueue {
+    /// Posted and not taken.
+    pub fn available(&self, consumer: u16) -> u16 {
+        self.producer.wrapping_sub(consumer).saturating_add(self.returned.len() as u16)
+    }
+
+    /// What was read ahead for this position.
+    pub fn read_ahead(&self, position: u16) -> Option<u16> {
+        self.line.get(usize::from(position.wrapping_sub(self.line_position))).copied()
+    }
+
+    /// A slot that was taken is the next one to be taken again.
+    pub fn give_back(&mut self, slot: u16) {
+        if self.returned.len() < self.slots.entries() as usize {
+            self.returned.push_back(slot);
+        }
+    }
+}
+
 /// A completion queue's resident part.
 #[derive(Debug)]
 pub(crate) struct CompletionQueue {
@@ -159,6 +214,8 @@ pub(crate) struct CompletionQueue {
     /// Queue pairs in the error state that stopped flushing because completions had to wait here.
     pub flushing: BTreeSet<Qpn>,
     pub arm_request: Option<ArmRequest>,
+    /// An event is due and held back until then.
+    pub held_until_ns: Option<u64>,
 }
 
 /// How far the reading of a consumer record has come.
@@ -218,7 +275,9 @@ impl QueuePair {
             state: QpState::Reset,
             doorbell_page: new.doorbell_page,
             pdn: new.pdn,
+            serial: 0,
             signal_all: new.signal_all,
+            privileged: new.privileged,
             send_cqn: new.send_cqn,
             receive_cqn: new.receive_cqn,
             sq,
@@ -227,6 +286,9 @@ impl QueuePair {
             sq_consumer: 0,
             sq_fetching: false,
             sq_starved: false,
+            srqn: new.srqn,
+            taken: None,
+            last_wqe_told: false,
             rq,
             rq_producer: 0,
             rq_consumer: 0,
@@ -265,8 +327,21 @@ impl QueuePair {
         self.replay.pop_front().map(|entry| entry.wqe).or_else(|| self.waiting.pop_front())
     }
 
-    /// Uses up the next receive work request; its ring index is the answer.
+    /// The receive work request of the message that is arriving, or of the next one.
+    pub fn current_receive(&self) -> u16 {
+        if self.srqn.is_some() { self.taken.unwrap_or(0) } else { self.rq_consumer }
+    }
+
+    /// It has a receive work request to use up, from its own ring or in hand.
+    pub const fn has_receive(&self) -> bool {
+        if self.srqn.is_some() { self.taken.is_some() } else { self.rq_producer != self.rq_consumer }
+    }
+
+    /// Uses up the next receive work request; its index is the answer.
     pub fn consume_receive(&mut self) -> u16 {
+        if self.srqn.is_some() {
+            return self.taken.take().unwrap_or(0);
+        }
         let index = self.rq_consumer;
         self.rq_consumer = index.wrapping_add(1);
         index
@@ -276,5 +351,6 @@ impl QueuePair {
     pub fn rewind(&mut self) {
         (self.sq_producer, self.sq_fetch, self.sq_consumer) = (0, 0, 0);
         (self.rq_producer, self.rq_consumer) = (0, 0);
+        self.last_wqe_told = false;
     }
 }

@@ -55,10 +55,11 @@ impl Engine {
         self.contexts.gids.iter().any(|entry| entry.gid == *gid)
     }
 
-    /// Queue pairs, completion queues, event queues and keys that exist.
-    pub fn object_counts(&self) -> [usize; 4] {
+    /// Queue pairs, completion queues, event queues, shared receive queues and keys that exist.
+    pub fn object_counts(&self) -> [usize; 5] {
         let keys = self.keys_present.iter().map(|word| word.count_ones() as usize).sum();
-        [self.queue_pairs.len(), self.completion_queues.len(), self.event_queues.len(), keys]
+        let (queue_pairs, shared) = (self.queue_pairs.len(), self.shared_receive_queues.len());
+        [queue_pairs, self.completion_queues.len(), self.event_queues.len(), shared, keys]
     }
 
     /// A queue pair's state.

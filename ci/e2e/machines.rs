@@ -190,7 +190,7 @@ pub fn a_reset_of_the_machine_is_a_reset_of_the_device() {
         let function = &adapter.function;
         (function.engine.is_enabled(), function.link.bus_master(), function.engine.object_counts())
     });
-    assert_eq!(enabled.expect("an answer"), (false, false, [0; 4]), "nothing of before is left");
+    assert_eq!(enabled.expect("an answer"), (false, false, [0; 5]), "nothing of before is left");
     Pair::bring_up(machines.each_ref().map(Machine::backing), &spec).run();
 }
 

@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use clap::Args;
 use rnic_device::management::reports::adapter::AdapterReport;
 use rnic_device::management::reports::objects::{
-    CompletionQueueRow, EventQueueRow, KeyRow, ObjectRows, ObjectsReport, QueuePairRow, RingRow,
+    CompletionQueueRow, EventQueueRow, KeyRow, ObjectRows, ObjectsReport, QueuePairRow, RingRow, SharedReceiveQueueRow,
 };
 use rnic_device::management::{MAX_ENTRIES, ObjectKind, Page, Request};
 use serde::Serialize;
@@ -40,6 +40,7 @@ struct Whole {
     queue_pairs: Vec<QueuePairRow>,
     completion_queues: Vec<CompletionQueueRow>,
     event_queues: Vec<EventQueueRow>,
+    shared_receive_queues: Vec<SharedReceiveQueueRow>,
     keys: Vec<KeyRow>,
 }
 
@@ -59,6 +60,14 @@ fn show(options: &ShowOptions) -> Result<(), Failure> {
     Ok(())
 }
 
+const KINDS: [ObjectKind; 5] = [
+    ObjectKind::QueuePairs,
+    ObjectKind::CompletionQueues,
+    ObjectKind::EventQueues,
+    ObjectKind::SharedReceiveQueues,
+    ObjectKind::Keys,
+];
+
 fn read(connection: &mut Connection, name: &str) -> Result<Whole, Failure> {
     let adapter = connection.ask(&Request::Show { adapter: name.to_owned() })?;
     let mut whole = Whole {
@@ -67,9 +76,10 @@ fn read(connection: &mut Connection, name: &str) -> Result<Whole, Failure> {
         queue_pairs: Vec::new(),
         completion_queues: Vec::new(),
         event_queues: Vec::new(),
+        shared_receive_queues: Vec::new(),
         keys: Vec::new(),
     };
-    for kind in [ObjectKind::QueuePairs, ObjectKind::CompletionQueues, ObjectKind::EventQueues, ObjectKind::Keys] {
+    for kind in KINDS {
         let mut from = Some(0);
         while let Some(place) = from {
             let page = Page { from: place, limit: MAX_ENTRIES };
@@ -78,6 +88,7 @@ fn read(connection: &mut Connection, name: &str) -> Result<Whole, Failure> {
                 ObjectRows::QueuePairs(rows) => whole.queue_pairs.extend(rows),
                 ObjectRows::CompletionQueues(rows) => whole.completion_queues.extend(rows),
                 ObjectRows::EventQueues(rows) => whole.event_queues.extend(rows),
+                ObjectRows::SharedReceiveQueues(rows) => whole.shared_receive_queues.extend(rows),
                 ObjectRows::Keys(rows) => whole.keys.extend(rows),
             }
             from = report.next.filter(|next| *next > place);
@@ -91,6 +102,7 @@ fn text(whole: &Whole) -> String {
     whole.queue_pairs.iter().for_each(|row| text += &queue_pair(row));
     whole.completion_queues.iter().for_each(|row| text += &completion_queue(row));
     whole.event_queues.iter().for_each(|row| text += &event_queue(row));
+    whole.shared_receive_queues.iter().for_each(|row| text += &shared_receive_queue(row));
     whole.keys.iter().for_each(|row| text += &key(row));
     text
 }
@@ -168,7 +180,8 @@ fn queue_pair(row: &QueuePairRow) -> String {
         row.unacknowledged_messages,
         row.transmit
     );
-    text += &format!("    receive   {}; {} frames waiting\n", ring(&row.receive_queue), row.inbound_frames);
+    let receives = row.srqn.map_or_else(|| ring(&row.receive_queue), |srqn| format!("from SRQ {srqn}"));
+    text += &format!("    receive   {receives}; {} frames waiting\n", row.inbound_frames);
     for (timer, due_ns) in &row.timers_due_ns {
         text += &format!("    timer     {timer} due at {}\n", seconds(*due_ns));
     }
@@ -216,6 +229,12 @@ fn completion_queue(row: &CompletionQueueRow) -> String {
                 "    ring      {} entries, producer {} consumer {} (as last heard of), record {:#x}, {armed}\n",
                 context.entries, context.producer, context.consumer, context.consumer_record_iova
             );
+            if context.moderation_count > 1 && context.moderation_period_us > 0 {
+                text += &format!(
+                    "    events    held back for {} entries or {} us\n",
+                    context.moderation_count, context.moderation_period_us
+                );
+            }
         }
     }
     text
@@ -233,12 +252,26 @@ fn event_queue(row: &EventQueueRow) -> String {
     )
 }
 
+fn shared_receive_queue(row: &SharedReceiveQueueRow) -> String {
+    let failed = row.failed.as_ref().map_or(String::new(), |rule| format!(", FAILED by {rule}"));
+    let taken = match (row.consumer, row.limit) {
+        (Some(consumer), Some(limit)) => format!("consumer {consumer}, limit {limit}"),
+        _ => "context in host memory alone".to_owned(),
+    };
+    format!(
+        "  SRQ {}: PD {}, {} queue pairs, {} x {} bytes, producer {} {taken}, {} returned{failed}\n",
+        row.srqn, row.pdn, row.queue_pairs, row.slots, row.slot_bytes, row.producer, row.returned
+    )
+}
+
 fn key(row: &KeyRow) -> String {
     match &row.context {
         None => format!("  key index {}: in host memory alone\n", row.index),
         Some(key) => format!(
-            "  key {:#x}: PD {}, {} bytes from {:#x}, access {:#x}, pages of {} at {:#x}, {} levels\n",
+            "  key {:#x}: {}{}, PD {}, {} bytes from {:#x}, access {:#x}, pages of {} at {:#x}, {} levels\n",
             key.key,
+            key.kind,
+            if key.valid { "" } else { " that allows nothing" },
             key.pdn,
             key.length_bytes,
             key.start,

@@ -333,6 +333,10 @@ fn objects(adapter: &mut Adapter, kind: ObjectKind, page: Page) -> ObjectsReport
         ObjectKind::EventQueues => {
             page_of!(engine.inspect_event_queues(from, limit + 1), eqn, ObjectRows::EventQueues)
         }
+        ObjectKind::SharedReceiveQueues => {
+            let views = engine.inspect_shared_receive_queues(from, limit + 1);
+            page_of!(views, srqn, ObjectRows::SharedReceiveQueues)
+        }
         ObjectKind::Keys => page_of!(engine.inspect_keys(from, limit + 1), index, ObjectRows::Keys),
     };
     ObjectsReport { adapter: adapter.name.clone(), objects, next }

@@ -58,6 +58,7 @@ pub enum ObjectKind {
     QueuePairs,
     CompletionQueues,
     EventQueues,
+    SharedReceiveQueues,
     Keys,
 }
 

@@ -15,6 +15,7 @@ impl Engine {
             doorbell_pages: self.config.doorbell_pages,
             qp_cache_entries: self.contexts.queue_pairs.capacity() as u32,
             cq_cache_entries: self.contexts.completion_queues.capacity() as u32,
+            srq_cache_entries: self.contexts.shared_receive_queues.capacity() as u32,
             key_cache_entries: self.contexts.keys.capacity() as u32,
             rd_atomic_cache_entries: self.contexts.rd_atomic.capacity() as u32,
         })
@@ -43,6 +44,12 @@ impl Engine {
         if flush.completion_queues {
             for entry in self.contexts.completion_queues.flush() {
                 self.write_back(host, TableKind::CompletionQueue, entry.index, &entry.value);
+            }
+        }
+        if flush.shared_receive_queues {
+            self.contexts.in_hand.flush_srqs();
+            for entry in self.contexts.shared_receive_queues.flush() {
+                self.write_back(host, TableKind::SharedReceiveQueue, entry.index, &entry.value);
             }
         }
         if flush.keys {

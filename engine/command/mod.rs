@@ -5,10 +5,12 @@
 //! that must not be done twice stands in its progress.
 
 mod caches;
+mod completion_queues;
 mod keys;
 mod modify;
 mod objects;
 mod queue_pairs;
+mod shared_receive_queues;
 mod tables;
 pub mod transitions;
 
@@ -39,7 +41,9 @@ pub(crate) struct Progress {
     pages: Vec<u64>,
     /// Lines of page lists that were brought into the cache.
     warmed: u64,
-    /// The object is gone; reads up to this one have to come home.
+    /// The completion queue's new ring begins with this index.
+    first_index: Option<u32>,
+    /// The object is gone, or another one; reads up to this one have to come home.
     barrier: Option<Option<DmaTag>>,
 }
 
@@ -234,11 +238,21 @@ impl Engine {
             Command::DestroyEq(eqn) => self.destroy_eq(*eqn),
             Command::CreateCq(new) => self.create_cq(host, new, cause, progress),
             Command::DestroyCq(cqn) => self.destroy_cq(*cqn),
+            Command::ModifyCq { cqn, moderation } => self.modify_cq(host, *cqn, *moderation, cause),
+            Command::ResizeCq { cqn, log_entries, pages } => {
+                self.resize_cq(host, *cqn, *log_entries, pages, cause, progress)
+            }
             Command::CreateQp(new) => self.create_qp(host, new, cause, progress),
             Command::ModifyQp(change) => self.modify_qp(host, change, cause),
             Command::QueryQp(qpn) => self.query_qp(host, *qpn, cause),
             Command::DestroyQp(qpn) => self.destroy_qp(*qpn),
+            Command::CreateSrq(new) => self.create_srq(host, new, cause, progress),
+            Command::ModifySrq { srqn, limit } => self.modify_srq(host, *srqn, *limit, cause),
+            Command::QuerySrq(srqn) => self.query_srq(host, *srqn, cause),
+            Command::DestroySrq(srqn) => self.destroy_srq(*srqn),
             Command::RegisterKey(new) => self.register_key(host, new, cause, progress),
+            Command::ReregisterKey(new, changes) => self.reregister_key(host, new, *changes, cause, progress),
+            Command::AllocateKey { key, pdn, kind } => self.allocate_key(host, *key, *pdn, *kind),
             Command::DeregisterKey(key) => self.deregister_key(host, *key, cause, progress),
         }
     }

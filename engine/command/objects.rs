@@ -2,7 +2,7 @@
 
 use super::tables::{Extent, has_entry, usable};
 use super::{Halt, Progress, missing};
-use crate::context::completion_queue::{Arm, CqContext};
+use crate::context::completion_queue::{Arm, CqContext, Moderation};
 use crate::context::translation::Owner;
 use crate::engine::Engine;
 use crate::front_end::commands::{NewCq, NewEq};
@@ -102,6 +102,8 @@ impl Engine {
         let context = CqContext {
             pages: new.pages,
             log_entries: new.log_entries,
+            first_index: 0,
+            moderation: Moderation::default(),
             producer: 0,
             consumer: 0,
             consumer_record: new.consumer_record,
@@ -118,6 +120,7 @@ impl Engine {
             record: RecordRead::default(),
             flushing: BTreeSet::new(),
             arm_request: None,
+            held_until_ns: None,
         };
         self.completion_queues.insert(new.cqn, cq);
         if let Some(eq) = new.eqn.and_then(|eqn| self.event_queues.get_mut(eqn)) {
@@ -141,6 +144,7 @@ impl Engine {
         if let Some(eq) = cq.eqn.and_then(|eqn| self.event_queues.get_mut(eqn)) {
             eq.completion_queues -= 1;
         }
+        self.moderated.forget(cqn);
         self.contexts.completion_queues.remove(cqn.0);
         self.contexts.forget_lines(Owner::CompletionQueue(cqn.0));
         Ok(Answer::Done)

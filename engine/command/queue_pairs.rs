@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::front_end::commands::{NewQp, QpChange};
 use crate::front_end::{Answer, CommandError};
 use crate::host::Host;
-use crate::numbers::{Cqn, Qpn};
+use crate::numbers::{Cqn, Qpn, Srqn};
 use crate::pending::Waiter;
 use crate::queues::{AtomicRead, QueuePair, Ring, TransmitState};
 use rnic_abi::limits;
@@ -42,11 +42,18 @@ impl Engine {
                 return Err(missing(cqn.0));
             }
         }
+        if let Some(srqn) = new.srqn
+            && self.shared_receive_queues.get(srqn).is_none()
+        {
+            return Err(missing(srqn.0));
+        }
         let slot_bytes = self.front_end.send_slot_bytes() as u16;
         let sq = Ring { pages: new.sq_pages, log_entries: new.log_sq_slots, entry_bytes: slot_bytes };
         let rq = Ring { pages: new.rq_pages, log_entries: new.log_rq_entries, entry_bytes: new.rq_stride_bytes };
         usable(&sq.pages, sq.bytes(), slot_bytes.into(), number)?;
-        usable(&rq.pages, rq.bytes(), new.rq_stride_bytes.into(), number)?;
+        if new.srqn.is_none() {
+            usable(&rq.pages, rq.bytes(), new.rq_stride_bytes.into(), number)?;
+        }
         let extents = [
             Extent { owner: Owner::SendQueue(number), pages: sq.pages, bytes: sq.bytes() },
             Extent { owner: Owner::ReceiveQueue(number), pages: rq.pages, bytes: rq.bytes() },
@@ -54,8 +61,11 @@ impl Engine {
         self.warm(host, &extents, cause, progress)?;
         self.store_qp(host, new.qpn, QpContext::new(new.pdn));
         self.forget_rd_atomic(host, new.qpn);
-        self.queue_pairs.insert(new.qpn, QueuePair::new(new, sq, rq));
+        self.serials = self.serials.wrapping_add(1);
+        let qp = QueuePair { serial: self.serials, ..QueuePair::new(new, sq, rq) };
+        self.queue_pairs.insert(new.qpn, qp);
         self.count_users(new.send_cqn, new.receive_cqn, true);
+        self.count_srq_user(new.srqn, true);
         Ok(Answer::Done)
     }
 
@@ -71,6 +81,12 @@ impl Engine {
             if let Some(cq) = self.completion_queues.get_mut(cqn) {
                 cq.queue_pairs = if more { cq.queue_pairs + 1 } else { cq.queue_pairs.saturating_sub(1) };
             }
+        }
+    }
+
+    fn count_srq_user(&mut self, srqn: Option<Srqn>, more: bool) {
+        if let Some(srq) = srqn.and_then(|srqn| self.shared_receive_queues.get_mut(srqn)) {
+            srq.queue_pairs = if more { srq.queue_pairs + 1 } else { srq.queue_pairs.saturating_sub(1) };
         }
     }
 
@@ -115,6 +131,7 @@ impl Engine {
         }
         let Some(qp) = self.queue_pairs.remove(qpn) else { return Err(missing(qpn.0)) };
         self.count_users(qp.send_cqn, qp.receive_cqn, false);
+        self.count_srq_user(qp.srqn, false);
         self.contexts.queue_pairs.remove(qpn.0);
         self.contexts.rd_atomic.remove(qpn.0);
         self.contexts.forget_lines(Owner::SendQueue(qpn.0));
@@ -137,6 +154,8 @@ impl Engine {
         qp.replies.clear();
         qp.local_barrier = None;
         (qp.replies.turn, qp.atomic) = (TransmitState::Idle, AtomicRead::Idle);
+        self.return_receives(qpn);
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
         qp.arrived.clear();
         while let Some(wqe) = qp.pop_oldest() {
             self.wqes.remove(wqe);

@@ -29,6 +29,7 @@ impl Engine {
         let (entry_bytes, in_use) = match kind {
             TableKind::QueuePair => (limits::QP_CONTEXT_BYTES, self.queue_pairs.len() > 0),
             TableKind::CompletionQueue => (limits::CQ_CONTEXT_BYTES, self.completion_queues.len() > 0),
+            TableKind::SharedReceiveQueue => (limits::SRQ_CONTEXT_BYTES, self.shared_receive_queues.len() > 0),
             TableKind::Key => (limits::KEY_CONTEXT_BYTES, self.keys_present.iter().any(|word| *word != 0)),
             TableKind::RdAtomic => (limits::RD_ATOMIC_CONTEXT_BYTES, self.queue_pairs.len() > 0),
         };
@@ -42,6 +43,7 @@ impl Engine {
         match kind {
             TableKind::QueuePair => self.contexts.queue_pair_table = table,
             TableKind::CompletionQueue => self.contexts.completion_queue_table = table,
+            TableKind::SharedReceiveQueue => self.contexts.shared_receive_queue_table = table,
             TableKind::Key => self.contexts.key_table = table,
             TableKind::RdAtomic => self.contexts.rd_atomic_table = table,
         }

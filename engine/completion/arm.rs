@@ -57,6 +57,8 @@ impl Engine {
                 };
                 if seen && !planted("unseen_entries_forgotten") {
                     self.fire(host, cqn, &mut context, Cause::Maintenance);
+                } else {
+                    self.forget_held(cqn);
                 }
                 self.store_cq(host, cqn, context);
             }
@@ -78,10 +80,13 @@ impl Engine {
         }
         if context.arm.armed && (notable || !context.arm.solicited_only) {
             self.fire(host, cqn, context, cause);
+        } else {
+            self.fire_held(host, cqn, context, cause);
         }
     }
 
-    fn fire(&mut self, host: &mut Host, cqn: Cqn, context: &mut CqContext, cause: Cause) {
+    pub(crate) fn fire_now(&mut self, host: &mut Host, cqn: Cqn, context: &mut CqContext, cause: Cause) {
+        self.forget_held(cqn);
         context.arm.armed = planted("armed_for_ever");
         let event = EventRecord::Completion { cqn: cqn.0, consumer: context.arm.consumer };
         if let Some(eqn) = self.completion_queues.get(cqn).and_then(|cq| cq.eqn) {

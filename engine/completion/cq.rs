@@ -44,6 +44,7 @@ impl Engine {
     /// Nothing waits any more: an arm is served, and queue pairs that were flushing go on.
     fn line_empty(&mut self, host: &mut Host, cqn: Cqn) {
         self.serve_arm_request(host, cqn);
+        self.release_held(host, cqn);
         let flushing = self.completion_queues.get_mut(cqn).map(|cq| std::mem::take(&mut cq.flushing));
         for qpn in flushing.into_iter().flatten() {
             self.start_timer(qpn, Timer::Flush, host.now_ns.saturating_add(1));
@@ -113,7 +114,8 @@ impl Engine {
             RecordRead::Idle => self.fetch_consumer_record(host, cqn, context, cause)?,
         };
         // An index outside what is in the queue says nothing.
-        if context.producer.wrapping_sub(consumer) <= context.entries() {
+        let known = context.producer.wrapping_sub(context.consumer);
+        if context.producer.wrapping_sub(consumer) <= context.entries().max(known) {
             context.consumer = consumer;
         }
         self.store_cq(host, cqn, *context);

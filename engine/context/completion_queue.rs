@@ -9,12 +9,28 @@ use rnic_abi::limits::{CQ_CONTEXT_BYTES, MAX_LOG_CQ_ENTRIES};
 pub struct CqContext {
     pub pages: PageList,
     pub log_entries: u8,
+    /// Index of the entry that stands first in the ring: 0 until the queue is resized.
+    pub first_index: u32,
+    pub moderation: Moderation,
     /// Entries written, free-running.
     pub producer: u32,
     /// The driver's index as last heard of.
     pub consumer: u32,
     pub consumer_record: u64,
     pub arm: Arm,
+}
+
+/// How long events are held back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moderation {
+    pub count: u16,
+    pub period_us: u16,
+}
+
+impl Moderation {
+    pub const fn is_on(&self) -> bool {
+        self.count > 1 && self.period_us > 0
+    }
 }
 
 /// Whether the driver waits for an event, and for which.
@@ -34,15 +50,23 @@ impl CqContext {
         1 << self.log_entries
     }
 
+    /// Entries in the ring that are not polled, by the last known consumer index; those in a ring before it take no place.
+    pub const fn used(&self) -> u32 {
+        let (unpolled, written) =
+            (self.producer.wrapping_sub(self.consumer), self.producer.wrapping_sub(self.first_index));
+        if unpolled < written { unpolled } else { written }
+    }
+
     /// The queue holds as many entries as it has slots, by the last known consumer index.
     pub const fn looks_full(&self) -> bool {
-        self.producer.wrapping_sub(self.consumer) >= self.entries()
+        self.used() >= self.entries()
     }
 
     /// Offset of the next entry, and its phase.
     pub const fn next_entry(&self, entry_bytes: usize) -> (u64, bool) {
-        let slot = self.producer & (self.entries() - 1);
-        (slot as u64 * entry_bytes as u64, self.producer >> self.log_entries & 1 == 0)
+        let number = self.producer.wrapping_sub(self.first_index);
+        let slot = number & (self.entries() - 1);
+        (slot as u64 * entry_bytes as u64, number >> self.log_entries & 1 == 0)
     }
 }
 
@@ -59,6 +83,9 @@ impl Image for CqContext {
         out.u8(self.pages.levels);
         out.u8(self.log_entries);
         out.u64(self.pages.root);
+        out.u32(self.first_index);
+        out.u16(self.moderation.count);
+        out.u16(self.moderation.period_us);
         out.u32(self.producer);
         out.u32(self.consumer);
         out.u64(self.consumer_record);
@@ -72,6 +99,7 @@ impl Image for CqContext {
     fn decode(bytes: &mut Reader<'_>) -> Option<Self> {
         let (page_shift, levels, log_entries) = (bytes.u8()?, bytes.u8()?, bytes.u8()?);
         let pages = PageList::new(bytes.u64()?, page_shift, levels)?;
+        let (first_index, count, period_us) = (bytes.u32()?, bytes.u16()?, bytes.u16()?);
         let (producer, consumer, consumer_record) = (bytes.u32()?, bytes.u32()?, bytes.u64()?);
         let (armed, solicited_only) = (bytes.flag()?, bytes.flag()?);
         let sequence =
@@ -79,10 +107,11 @@ impl Image for CqContext {
         let arm_consumer = bytes.u32()?;
         let last_solicited = if bytes.flag()? { Some(bytes.u32()?) } else { bytes.u32().map(|_| None)? };
         let arm = Arm { armed, solicited_only, sequence, consumer: arm_consumer, last_solicited };
-        let context = Self { pages, log_entries, producer, consumer, consumer_record, arm };
+        let moderation = Moderation { count, period_us };
+        let context = Self { pages, log_entries, first_index, moderation, producer, consumer, consumer_record, arm };
         let sound = log_entries <= MAX_LOG_CQ_ENTRIES
             && consumer_record % 8 == 0
-            && producer.wrapping_sub(consumer) <= context.entries()
+            && context.used() <= context.entries()
             && sequence.is_none_or(|sequence| sequence < 4);
         sound.then_some(context)
     }

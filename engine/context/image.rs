@@ -4,7 +4,7 @@
 use rnic_abi::Diagnostic;
 
 /// First byte of every image: a change of any image's layout changes it.
-const IMAGE_VERSION: u8 = 3;
+const IMAGE_VERSION: u8 = 4;
 
 /// Bytes of the sum at the end of every image.
 const SUM_BYTES: usize = 4;

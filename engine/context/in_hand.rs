@@ -5,31 +5,34 @@
 //! handed to those who asked for it, who use it once, as the entry of a miss-status register is used in hardware.
 //! Nothing is pinned by it. Only late answers come here; memory that answers at once never does.
 //!
-//! Contexts of queue pairs, and what they remember of READs and atomics, change, so there is one place for each: here until its turn, then in the cache. Keys and
+//! Contexts of queue pairs and shared receive queues, and what is remembered of READs and atomics, change, so there is one place for each: here until its turn, then in the cache. Keys and
 //! lines do not change; each asker has its own. What is invalidated goes from here as well.
 
 use super::key::KeyContext;
 use super::queue_pair::QpContext;
 use super::rd_atomic::RdAtomicContext;
+use super::shared_receive_queue::SrqContext;
 use super::translation::{Line, Owner};
-use crate::numbers::Qpn;
+use crate::numbers::{Qpn, Srqn};
 use crate::pending::Waiter;
 use arrayvec::ArrayVec;
 use std::collections::BTreeMap;
 
 /// Lines of one walk: a list of lists, and a list.
 const LINES: usize = 2;
+/// Keys of one work request: a window and its region.
+const KEYS: usize = 2;
 
 /// One asker's.
 #[derive(Debug, Default)]
 struct Hand {
-    key: Option<(u32, KeyContext)>,
+    keys: ArrayVec<(u32, KeyContext), KEYS>,
     lines: ArrayVec<Line, LINES>,
 }
 
 impl Hand {
     fn is_empty(&self) -> bool {
-        self.key.is_none() && self.lines.is_empty()
+        self.keys.is_empty() && self.lines.is_empty()
     }
 }
 
@@ -37,6 +40,7 @@ impl Hand {
 pub(crate) struct InHand {
     queue_pairs: BTreeMap<Qpn, QpContext>,
     rd_atomics: BTreeMap<Qpn, RdAtomicContext>,
+    shared_receive_queues: BTreeMap<Srqn, SrqContext>,
     hands: BTreeMap<Waiter, Hand>,
 }
 
@@ -59,13 +63,31 @@ impl InHand {
         if self.rd_atomics.is_empty() { None } else { self.rd_atomics.remove(&qpn) }
     }
 
+    pub fn give_srq(&mut self, srqn: Srqn, context: SrqContext) {
+        self.shared_receive_queues.insert(srqn, context);
+    }
+
+    /// The context, which is the caller's to put into the cache.
+    pub fn take_srq(&mut self, srqn: Srqn) -> Option<SrqContext> {
+        if self.shared_receive_queues.is_empty() { None } else { self.shared_receive_queues.remove(&srqn) }
+    }
+
+    pub fn flush_srqs(&mut self) {
+        self.shared_receive_queues.clear();
+    }
+
     pub fn give_key(&mut self, waiter: Waiter, index: u32, context: KeyContext) {
-        self.hands.entry(waiter).or_default().key = Some((index, context));
+        let keys = &mut self.hands.entry(waiter).or_default().keys;
+        keys.retain(|(held, _)| *held != index);
+        if keys.is_full() {
+            keys.remove(0);
+        }
+        keys.push((index, context));
     }
 
     pub fn key(&self, waiter: Waiter, index: u32) -> Option<KeyContext> {
-        let (held, context) = self.hands.get(&waiter)?.key?;
-        (held == index).then_some(context)
+        let keys = &self.hands.get(&waiter)?.keys;
+        keys.iter().find(|(held, _)| *held == index).map(|(_, context)| *context)
     }
 
     pub fn give_line(&mut self, waiter: Waiter, line: Line) {
@@ -87,7 +109,7 @@ impl InHand {
 
     /// The access that the key was needed for has been checked and resolved.
     pub fn drop_key(&mut self, waiter: Waiter) {
-        self.change(waiter, |hand| hand.key = None);
+        self.change(waiter, |hand| hand.keys.clear());
     }
 
     fn change(&mut self, waiter: Waiter, change: impl FnOnce(&mut Hand)) {
@@ -111,7 +133,7 @@ impl InHand {
 
     /// The key is not valid any more.
     pub fn forget_key(&mut self, index: u32) {
-        self.retain(|hand| hand.key = hand.key.filter(|(held, _)| *held != index));
+        self.retain(|hand| hand.keys.retain(|(held, _)| *held != index));
     }
 
     /// The owner's page list may change.
@@ -129,7 +151,7 @@ impl InHand {
     }
 
     pub fn flush_keys(&mut self) {
-        self.retain(|hand| hand.key = None);
+        self.retain(|hand| hand.keys.clear());
     }
 
     pub fn flush_lines(&mut self) {

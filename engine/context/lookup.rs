@@ -9,13 +9,14 @@ use super::key::KeyContext;
 use super::page_list::PageList;
 use super::queue_pair::QpContext;
 use super::rd_atomic::RdAtomicContext;
+use super::shared_receive_queue::SrqContext;
 use super::translation::{LINE_BYTES, Line, Owner, TranslationCache};
 use crate::blocks::Block;
 use crate::engine::Engine;
 use crate::front_end::Status;
 use crate::front_end::commands::TableKind;
 use crate::host::Host;
-use crate::numbers::{Cqn, Key, Qpn};
+use crate::numbers::{Cqn, Key, Qpn, Srqn};
 use crate::pending::{Awaited, Fill, Stop, Waiter};
 use rnic_abi::Diagnostic;
 use rnic_pcie::{Cause, Class, DmaRange, Iova, Origin, Submitted};
@@ -83,6 +84,34 @@ impl Engine {
     pub(crate) fn store_cq(&mut self, host: &mut Host, cqn: Cqn, context: CqContext) {
         if let Some(evicted) = self.contexts.completion_queues.insert(cqn.0, context, true) {
             self.write_back(host, TableKind::CompletionQueue, evicted.index, &evicted.value);
+        }
+    }
+
+    pub(crate) fn load_srq(
+        &mut self,
+        host: &mut Host,
+        srqn: Srqn,
+        cause: Cause,
+        waiter: Waiter,
+    ) -> Result<SrqContext, Stop> {
+        if let Some(context) = self.contexts.shared_receive_queues.get(srqn.0) {
+            return Ok(*context);
+        }
+        match self.contexts.in_hand.take_srq(srqn) {
+            Some(context) => self.cache_srq(host, srqn, context, false),
+            None => self.fill(host, Fill::SharedReceiveQueue(srqn), cause, waiter)?,
+        }
+        self.contexts.shared_receive_queues.get(srqn.0).copied().ok_or(Stop::Broken(Diagnostic::ContextFault))
+    }
+
+    pub(crate) fn store_srq(&mut self, host: &mut Host, srqn: Srqn, context: SrqContext) {
+        self.contexts.in_hand.take_srq(srqn);
+        self.cache_srq(host, srqn, context, true);
+    }
+
+    fn cache_srq(&mut self, host: &mut Host, srqn: Srqn, context: SrqContext, dirty: bool) {
+        if let Some(evicted) = self.contexts.shared_receive_queues.insert(srqn.0, context, dirty) {
+            self.write_back(host, TableKind::SharedReceiveQueue, evicted.index, &evicted.value);
         }
     }
 
@@ -245,6 +274,7 @@ impl Engine {
         let (class, (iova, length)) = match fill {
             Fill::QueuePair(qpn) => (Class::ContextFetch, of(&tables.queue_pair_table, qpn.0)?),
             Fill::CompletionQueue(cqn) => (Class::ContextFetch, of(&tables.completion_queue_table, cqn.0)?),
+            Fill::SharedReceiveQueue(srqn) => (Class::ContextFetch, of(&tables.shared_receive_queue_table, srqn.0)?),
             Fill::RdAtomic(qpn) => (Class::ContextFetch, of(&tables.rd_atomic_table, qpn.0)?),
             Fill::Key(index) => (Class::KeyFetch, of(&tables.key_table, index)?),
             Fill::Line { address, .. } => (Class::TranslationFetch, (Iova(address), LINE_BYTES)),
@@ -258,6 +288,11 @@ impl Engine {
             Fill::QueuePair(qpn) if self.contexts.queue_pairs.contains(qpn.0) => {}
             Fill::CompletionQueue(cqn) if self.contexts.completion_queues.contains(cqn.0) => {}
             Fill::RdAtomic(qpn) if self.contexts.rd_atomic.contains(qpn.0) => {}
+            Fill::SharedReceiveQueue(srqn) if self.contexts.shared_receive_queues.contains(srqn.0) => {}
+            Fill::SharedReceiveQueue(srqn) => {
+                let context = SrqContext::from_bytes(bytes)?;
+                self.cache_srq(host, srqn, context, false);
+            }
             Fill::RdAtomic(qpn) => {
                 let context = RdAtomicContext::from_bytes(bytes)?;
                 self.cache_rd_atomic(host, qpn, context);
@@ -319,6 +354,12 @@ impl Engine {
                 }
                 return Ok(());
             }
+            Fill::SharedReceiveQueue(srqn) => {
+                if !self.contexts.shared_receive_queues.contains(srqn.0) {
+                    in_hand.give_srq(srqn, SrqContext::from_bytes(bytes)?);
+                }
+                return Ok(());
+            }
             // The others use it in this step.
             Fill::QueuePair(_) | Fill::CompletionQueue(_) => {}
             Fill::Key(index) => {
@@ -338,6 +379,7 @@ impl Engine {
         let table = match kind {
             TableKind::QueuePair => &self.contexts.queue_pair_table,
             TableKind::CompletionQueue => &self.contexts.completion_queue_table,
+            TableKind::SharedReceiveQueue => &self.contexts.shared_receive_queue_table,
             TableKind::Key => &self.contexts.key_table,
             TableKind::RdAtomic => &self.contexts.rd_atomic_table,
         };
@@ -363,6 +405,11 @@ impl Engine {
                 self.doom(Qpn(index), Diagnostic::ContextFault, Some(Status::General));
             }
             TableKind::CompletionQueue => self.lost_queues.push(Cqn(index)),
+            TableKind::SharedReceiveQueue => {
+                if let Some(srq) = self.shared_receive_queues.get_mut(Srqn(index)) {
+                    srq.failed = Some(Diagnostic::ContextFault);
+                }
+            }
             TableKind::Key => {
                 self.set_key_exists(index, false);
                 self.contexts.keys_epoch += 1;

@@ -18,6 +18,7 @@ pub mod lookup;
 pub mod page_list;
 pub mod queue_pair;
 pub mod rd_atomic;
+pub mod shared_receive_queue;
 pub mod table;
 pub mod translation;
 
@@ -29,6 +30,8 @@ use in_hand::InHand;
 use key::KeyContext;
 use queue_pair::QpContext;
 use rd_atomic::RdAtomicContext;
+use shared_receive_queue::SrqContext;
+use std::collections::BTreeSet;
 use table::Table;
 use translation::{Owner, TranslationCache};
 
@@ -37,14 +40,18 @@ use translation::{Owner, TranslationCache};
 pub(crate) struct Contexts {
     pub queue_pairs: Cache<QpContext>,
     pub completion_queues: Cache<CqContext>,
+    pub shared_receive_queues: Cache<SrqContext>,
     pub keys: Cache<KeyContext>,
     pub rd_atomic: Cache<RdAtomicContext>,
     pub queue_pair_table: Option<Table>,
     pub completion_queue_table: Option<Table>,
+    pub shared_receive_queue_table: Option<Table>,
     pub key_table: Option<Table>,
     pub rd_atomic_table: Option<Table>,
     pub translations: TranslationCache,
     pub in_hand: InHand,
+    /// Which windows are bound to which regions: (region, window), by table index.
+    pub windows: BTreeSet<(u32, u32)>,
     pub gids: GidTable,
     /// Changes whenever a key stops being valid: ranges resolved before are resolved again.
     pub keys_epoch: u64,
@@ -55,17 +62,25 @@ impl Contexts {
         Self {
             queue_pairs: Cache::new(config.qp_cache_entries),
             completion_queues: Cache::new(config.cq_cache_entries),
+            shared_receive_queues: Cache::new(config.srq_cache_entries),
             keys: Cache::new(config.key_cache_entries),
             rd_atomic: Cache::new(config.rd_atomic_cache_entries),
             queue_pair_table: None,
             completion_queue_table: None,
+            shared_receive_queue_table: None,
             key_table: None,
             rd_atomic_table: None,
             translations: TranslationCache::new(config.translation_cache_lines),
             in_hand: InHand::default(),
+            windows: BTreeSet::new(),
             gids: GidTable::preset(config.mac, &config.gids),
             keys_epoch: 0,
         }
+    }
+
+    /// Windows are bound to this region.
+    pub fn has_windows(&self, region: u32) -> bool {
+        self.windows.range((region, 0)..=(region, u32::MAX)).next().is_some()
     }
 
     /// An owner's page list is its driver's again.

@@ -9,6 +9,10 @@ pub enum Owner {
     Key(u32),
     SendQueue(u32),
     ReceiveQueue(u32),
+    /// Slots of a shared receive queue.
+    SharedReceiveQueue(u32),
+    /// Its index ring.
+    SharedIndices(u32),
     CompletionQueue(u32),
     EventQueue(u32),
     Table(u8),

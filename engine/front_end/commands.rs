@@ -1,9 +1,11 @@
 //! Neutral commands and their answers.
 
+use crate::context::completion_queue::Moderation;
 use crate::context::gid::GidEntry;
+use crate::context::key::KeyKind;
 use crate::context::page_list::PageList;
 use crate::context::queue_pair::{AddressVector, QpState};
-use crate::numbers::{Cqn, Eqn, Key, Pdn, Qpn};
+use crate::numbers::{Cqn, Eqn, Key, Pdn, Qpn, Srqn};
 use rnic_abi::{CommandStatus, Diagnostic};
 
 /// Why a command was refused.
@@ -30,6 +32,7 @@ impl CommandError {
 pub enum TableKind {
     QueuePair,
     CompletionQueue,
+    SharedReceiveQueue,
     Key,
     /// What responders remember of READs and atomics.
     RdAtomic,
@@ -40,6 +43,7 @@ pub enum TableKind {
 pub struct Flush {
     pub queue_pairs: bool,
     pub completion_queues: bool,
+    pub shared_receive_queues: bool,
     pub keys: bool,
     pub translations: bool,
     pub rd_atomic: bool,
@@ -64,9 +68,26 @@ pub struct NewCq {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewSrq {
+    pub srqn: Srqn,
+    pub privileged: bool,
+    pub log_slots: u8,
+    pub stride_bytes: u16,
+    pub pdn: Pdn,
+    pub doorbell_page: u32,
+    pub limit: u16,
+    pub wqe_pages: PageList,
+    pub index_pages: PageList,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewQp {
     pub qpn: Qpn,
     pub signal_all: bool,
+    /// It may name the local DMA key and register regions by work request.
+    pub privileged: bool,
+    /// Where its receives come from; without it from its own ring.
+    pub srqn: Option<Srqn>,
     pub log_sq_slots: u8,
     pub log_rq_entries: u8,
     pub rq_stride_bytes: u16,
@@ -112,6 +133,14 @@ pub struct NewKey {
     pub pages: PageList,
 }
 
+/// What of a region changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyChanges {
+    pub translation: bool,
+    pub pd: bool,
+    pub access: bool,
+}
+
 /// A command as the engine knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -123,12 +152,20 @@ pub enum Command {
     DestroyEq(Eqn),
     CreateCq(NewCq),
     DestroyCq(Cqn),
+    ModifyCq { cqn: Cqn, moderation: Moderation },
+    ResizeCq { cqn: Cqn, log_entries: u8, pages: PageList },
     CreateQp(NewQp),
     ModifyQp(QpChange),
     QueryQp(Qpn),
     DestroyQp(Qpn),
+    CreateSrq(NewSrq),
+    ModifySrq { srqn: Srqn, limit: u16 },
+    QuerySrq(Srqn),
+    DestroySrq(Srqn),
     RegisterKey(NewKey),
     DeregisterKey(Key),
+    ReregisterKey(NewKey, KeyChanges),
+    AllocateKey { key: Key, pdn: Pdn, kind: KeyKind },
 }
 
 /// What QUERY_DEVICE tells.
@@ -138,6 +175,7 @@ pub struct Limits {
     pub doorbell_pages: u32,
     pub qp_cache_entries: u32,
     pub cq_cache_entries: u32,
+    pub srq_cache_entries: u32,
     pub key_cache_entries: u32,
     pub rd_atomic_cache_entries: u32,
 }
@@ -147,5 +185,16 @@ pub struct Limits {
 pub enum Answer {
     Done,
     Device(Limits),
-    QueuePair { attributes: QpChange, sq_consumer: u16, rq_consumer: u16 },
+    QueuePair {
+        attributes: QpChange,
+        sq_consumer: u16,
+        rq_consumer: u16,
+    },
+    /// Of a resized completion queue: the first entry in its new ring.
+    FirstIndex(u32),
+    SharedReceiveQueue {
+        limit: u16,
+        available: u16,
+        consumer: u16,
+    },
 }

@@ -8,10 +8,13 @@ pub mod commands;
 pub mod native;
 pub mod work;
 
-use crate::numbers::{Cqn, Eqn, Qpn};
+use crate::numbers::{Cqn, Eqn, Qpn, Srqn};
 pub use commands::{Answer, Command, CommandError};
 use rnic_abi::Diagnostic;
-pub use work::{Body, Completion, CompletionKind, Element, EventRecord, Operation, ScatterList, SendWork, Status};
+pub use work::{
+    Binding, Body, Completion, CompletionKind, Element, EventRecord, Operation, Registration, ScatterList, SendWork,
+    Status,
+};
 
 /// How a send doorbell was rung.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,11 @@ pub enum Input {
     Receive {
         page: u32,
         qpn: Qpn,
+        producer: u16,
+    },
+    SharedReceive {
+        page: u32,
+        srqn: Srqn,
         producer: u16,
     },
     ArmCq {
@@ -143,6 +151,11 @@ pub trait FrontEnd: Send + std::fmt::Debug {
 
     /// Understands a receive work request.
     fn decode_receive(&self, bytes: &[u8]) -> Result<ScatterList, Diagnostic>;
+
+    /// A slot's number as it stands in the index ring of a shared receive queue.
+    fn decode_shared_index(&self, bytes: [u8; 2]) -> u16 {
+        u16::from_le_bytes(bytes)
+    }
 
     fn completion_bytes(&self) -> usize;
 

@@ -1,6 +1,7 @@
 //! Neutral work requests, completions and events.
 
-use crate::numbers::{Key, Qpn};
+use crate::context::page_list::PageList;
+use crate::numbers::{Key, Qpn, Srqn};
 use arrayvec::ArrayVec;
 use rnic_abi::Diagnostic;
 
@@ -31,6 +32,8 @@ pub enum Operation {
     CompareSwap,
     FetchAdd,
     LocalInv,
+    RegisterMr,
+    BindMw,
 }
 
 impl Operation {
@@ -53,7 +56,7 @@ impl Operation {
 
     /// It sends nothing and is done at its turn.
     pub const fn is_local(self) -> bool {
-        matches!(self, Self::LocalInv)
+        matches!(self, Self::LocalInv | Self::RegisterMr | Self::BindMw)
     }
 
     /// It ends when its response has come, not when an acknowledgement covers it.
@@ -67,6 +70,29 @@ impl Operation {
 pub enum Body {
     Gather(ScatterList),
     Inline(ArrayVec<u8, MAX_INLINE>),
+    /// What a fast region is from now on.
+    Register(Registration),
+    /// What a window shows from now on.
+    Bind(Binding),
+}
+
+/// A registration by work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registration {
+    pub access: u32,
+    pub start: u64,
+    pub length_bytes: u64,
+    /// `None` where the fields were no page list.
+    pub pages: Option<PageList>,
+}
+
+/// A window's place in its region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding {
+    pub access: u32,
+    pub region: Key,
+    pub address: u64,
+    pub length_bytes: u64,
 }
 
 /// A send work request as the transmit path knows it.
@@ -78,7 +104,8 @@ pub struct SendWork {
     pub fence: bool,
     pub immediate: u32,
     pub remote_address: u64,
-    /// The key of the remote memory; of SEND with invalidate and of LOCAL_INV the one that is invalidated.
+    /// The key of the remote memory; of SEND with invalidate and of LOCAL_INV the one that is invalidated, of REG_MR and
+    /// BIND_MW the one from now on.
     pub rkey: Key,
     /// Operands of an atomic.
     pub swap_or_add: u64,
@@ -96,6 +123,7 @@ pub enum Status {
     LocalQpOperation,
     LocalProtection,
     Flushed,
+    WindowBind,
     BadResponse,
     RemoteInvalidRequest,
     RemoteAccess,
@@ -122,6 +150,8 @@ pub enum CompletionKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     pub qpn: Qpn,
+    /// The shared receive queue whose slot `wqe_index` is.
+    pub srqn: Option<Srqn>,
     pub wqe_index: u16,
     pub kind: CompletionKind,
     pub status: Status,
@@ -162,6 +192,17 @@ pub enum EventRecord {
     },
     SendQueueDrained {
         qpn: u32,
+    },
+    /// A queue pair in the error state takes no more from its shared receive queue.
+    LastWqeReached {
+        qpn: u32,
+    },
+    SrqError {
+        srqn: u32,
+        diagnostic: Diagnostic,
+    },
+    SrqLimitReached {
+        srqn: u32,
     },
     /// The device has stopped for good.
     DeviceFatal {

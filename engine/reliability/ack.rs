@@ -221,6 +221,7 @@ impl Engine {
         }
         let completion = Completion {
             qpn,
+            srqn: None,
             wqe_index: wqe.slot_index,
             kind,
             status,

@@ -25,6 +25,7 @@ impl Engine {
         let by_write = matches!(arrival.message, Message::Write { .. });
         let completion = Completion {
             qpn,
+            srqn: qp.srqn,
             wqe_index: index,
             kind: CompletionKind::Received {
                 immediate: arrival.immediate.filter(|_| !planted("immediate_lost")),

@@ -11,7 +11,7 @@ use crate::context::queue_pair::QpContext;
 use crate::engine::Engine;
 use crate::front_end::{Element, ScatterList};
 use crate::host::Host;
-use crate::numbers::Qpn;
+use crate::numbers::{Pdn, Qpn};
 use crate::pending::{Stop, Waiter};
 use crate::planted::planted;
 use rnic_abi::Diagnostic;
@@ -44,25 +44,38 @@ impl Engine {
         let waiter = Waiter::Inbound(qpn);
         match arrival.message {
             Message::Write { address, rkey, length_bytes } => {
-                let accessor = Accessor { pdn: context.pdn, right: Right::RemoteWrite, cause, waiter };
+                let accessor = self.accessor(qpn, context.pdn, Right::RemoteWrite, cause, waiter);
                 let elements = [Element { address, length_bytes, key: rkey }];
                 self.authorize_elements(host, qpn, &elements, arrival, &accessor)
             }
             Message::Read { address, rkey, length_bytes } => {
-                let accessor = Accessor { pdn: context.pdn, right: Right::RemoteRead, cause, waiter };
+                let accessor = self.accessor(qpn, context.pdn, Right::RemoteRead, cause, waiter);
                 let elements = [Element { address, length_bytes, key: rkey }];
                 self.authorize_elements(host, qpn, &elements, arrival, &accessor)
             }
             Message::Atomic { address, rkey, .. } => {
-                let accessor = Accessor { pdn: context.pdn, right: Right::RemoteAtomic, cause, waiter };
+                let accessor = self.accessor(qpn, context.pdn, Right::RemoteAtomic, cause, waiter);
                 let elements = [Element { address, length_bytes: ATOMIC_BYTES, key: rkey }];
                 self.authorize_elements(host, qpn, &elements, arrival, &accessor)
             }
             Message::Send => {
-                let accessor = Accessor { pdn: context.pdn, right: Right::LocalWrite, cause, waiter };
+                let (pdn, privileged) = self.receive_domain(qpn, context);
+                let accessor = self.accessor(qpn, pdn, Right::LocalWrite, cause, waiter);
+                let accessor = Accessor { privileged, ..accessor };
                 let elements = self.receive_elements(qpn, arrival)?;
                 self.authorize_elements(host, qpn, &elements, arrival, &accessor)
             }
+        }
+    }
+
+    /// The protection domain of receive elements, and whether they may name the local DMA key: a shared receive queue
+    /// has its own.
+    fn receive_domain(&self, qpn: Qpn, context: &QpContext) -> (Pdn, bool) {
+        let qp = self.queue_pairs.get(qpn);
+        let srq = qp.and_then(|qp| qp.srqn).and_then(|srqn| self.shared_receive_queues.get(srqn));
+        match srq {
+            Some(srq) if !planted("shared_receives_in_foreign_domain") => (srq.pdn, srq.privileged),
+            _ => (context.pdn, qp.is_some_and(|qp| qp.privileged)),
         }
     }
 

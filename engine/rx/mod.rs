@@ -1,6 +1,6 @@
 //! The receive path: a packet becomes bytes in memory.
 //!
-//! `parse -> psn_check -> opcode_check -> (receive_wqe) -> key_check -> scatter | read_reply | atomic_reply ->
+//! `parse -> psn_check -> opcode_check -> (shared_receive, receive_wqe) -> key_check -> scatter | read_reply | atomic_reply ->
 //! acknowledge`, and [`fault`]: one
 //! table from what went wrong to NAK, completion and event. In: a frame. Out: memory written, a completion, a
 //! [`crate::reliability::ResponseDue`] or a reply. What answers this side's own requests takes the other branch after
@@ -25,3 +25,4 @@ pub(crate) mod receive_wqe;
 pub(crate) mod responder;
 pub(crate) mod response;
 pub(crate) mod scatter;
+pub(crate) mod shared_receive;

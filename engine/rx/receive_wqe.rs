@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::{Awaited, Stop, Waiter};
-use crate::queues::{Pieces, ReceiveWqe, push_piece};
+use crate::queues::{Pieces, ReceiveWqe, Ring, push_piece};
 use rnic_abi::Diagnostic;
 use rnic_pcie::{Cause, Class, Origin, Submitted};
 
@@ -16,11 +16,6 @@ use rnic_pcie::{Cause, Class, Origin, Submitted};
 const WQE_BYTES: usize = 128;
 
 impl Engine {
-    /// Posted and not used: decided on indices, nothing is read.
-    pub(crate) fn receive_posted(&self, qpn: Qpn) -> bool {
-        self.queue_pairs.get(qpn).is_some_and(|qp| qp.rq_producer != qp.rq_consumer)
-    }
-
     /// Reads the receive work request at `index`, once; `Ok` when it is there.
     pub(crate) fn fetch_receive_wqe(&mut self, host: &mut Host, qpn: Qpn, index: u16) -> Result<(), Stop> {
         let Some(qp) = self.queue_pairs.get(qpn) else { return Ok(()) };
@@ -42,11 +37,10 @@ impl Engine {
 
     fn read_receive_wqe(&mut self, host: &mut Host, qpn: Qpn, index: u16) -> Result<(), Stop> {
         const FAULT: Stop = Stop::Broken(Diagnostic::ReceiveFetchFault);
-        let ring = self.queue_pairs.get(qpn).map(|qp| qp.rq).ok_or(FAULT)?;
+        let (ring, owner) = self.receive_ring(qpn).ok_or(FAULT)?;
         let cause = Cause::Receive { qpn_or_srqn: qpn.0, index };
         let length = usize::from(ring.entry_bytes).min(WQE_BYTES);
         let offset = ring.offset(index.into());
-        let owner = Owner::ReceiveQueue(qpn.0);
         // An entry does not straddle pages: its size is a power of two of at most 128 bytes.
         let (iova, _) = self.translate(host, owner, &ring.pages, offset, cause, Waiter::ReceiveWqe(qpn))?;
         let mut pieces = Pieces::new();
@@ -65,6 +59,18 @@ impl Engine {
                 Err(Stop::Blocked)
             }
             Err(_) => Err(FAULT),
+        }
+    }
+
+    /// Where a queue pair's receive work requests stand: in its own ring, or in slots that it shares.
+    fn receive_ring(&self, qpn: Qpn) -> Option<(Ring, Owner)> {
+        let qp = self.queue_pairs.get(qpn)?;
+        match qp.srqn {
+            None => Some((qp.rq, Owner::ReceiveQueue(qpn.0))),
+            Some(srqn) => {
+                let srq = self.shared_receive_queues.get(srqn)?;
+                Some((srq.slots, Owner::SharedReceiveQueue(srqn.0)))
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::{Stop, Waiter};
 use crate::planted::planted;
+use crate::queues::QueuePair;
 use rnic_abi::Diagnostic;
 use rnic_pcie::Cause;
 use rnic_wire::{ParsedPacket, Psn, RnrTimer, Syndrome};
@@ -82,13 +83,15 @@ impl Engine {
         arrival: &Arrival,
     ) -> Result<(), Stop> {
         let psn = packet.headers.bth.psn;
+        let cause = Cause::Packet { qpn: qpn.0, psn: psn.get(), attempt: 0 };
         let needs_receive = (arrival.message == Message::Send && arrival.first)
             || arrival.completes_receive()
             || planted("every_packet_needs_a_receive");
-        if needs_receive && !self.receive_posted(qpn) && planted("receiver_not_ready_in_silence") {
+        let ready = !needs_receive || self.receive_ready(host, qpn, cause)?;
+        if !ready && planted("receiver_not_ready_in_silence") {
             return Ok(());
         }
-        if needs_receive && !self.receive_posted(qpn) {
+        if !ready {
             self.counters.send_rnr_err += 1;
             // What follows is out of sequence because of this: it is dropped in silence.
             context.responder.nak_outstanding = !planted("nak_behind_receiver_not_ready");
@@ -102,7 +105,10 @@ impl Engine {
             if self.queue_pairs.get(qpn).is_some_and(|qp| qp.arrived.iter().any(|item| item.waits_for_wqe)) {
                 return Err(Stop::Blocked);
             }
-            let index = self.queue_pairs.get(qpn).map_or(0, |qp| qp.rq_consumer);
+            if arrival.first && !self.receive_taken(host, qpn, context, psn, cause)? {
+                return Ok(());
+            }
+            let index = self.queue_pairs.get(qpn).map_or(0, QueuePair::current_receive);
             self.fetch_receive_wqe(host, qpn, index)?;
         }
         let authorized = match self.authorize(host, qpn, context, arrival, psn.get()) {
@@ -114,15 +120,26 @@ impl Engine {
                 return Ok(());
             }
         };
-        let cause = Cause::Packet { qpn: qpn.0, psn: psn.get(), attempt: 0 };
         let waiter = Waiter::Inbound(qpn);
         let named = arrival.invalidate;
-        let invalidatable = named.map(|key| self.invalidatable(host, key, context.pdn, cause, waiter));
+        let invalidatable = named.map(|key| self.invalidatable(host, key, qpn, cause, waiter));
         if invalidatable == Some(Err(Stop::Blocked)) {
             if let Some(qp) = self.queue_pairs.get_mut(qpn) {
                 qp.receive_plan = Some(Box::new(authorized.0));
             }
             return Err(Stop::Blocked);
+        }
+        if arrival.completes_receive() && arrival.message != Message::Send {
+            match self.receive_taken(host, qpn, context, psn, cause) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(stop) => {
+                    if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+                        qp.receive_plan = Some(Box::new(authorized.0));
+                    }
+                    return Err(stop);
+                }
+            }
         }
         if planted("completion_before_payload") && arrival.completes_receive() {
             self.message_arrived(host, qpn, context, arrival, None);
@@ -146,6 +163,27 @@ impl Engine {
             self.message_arrived(host, qpn, context, arrival, barrier);
         }
         Ok(())
+    }
+
+    /// The receive that a shared receive queue has for this message is in hand. False when there is none to be had any
+    /// more: the fault has been dealt with.
+    fn receive_taken(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        context: &mut QpContext,
+        psn: Psn,
+        cause: Cause,
+    ) -> Result<bool, Stop> {
+        match self.take_receive(host, qpn, cause) {
+            Ok(()) => Ok(true),
+            Err(Stop::Blocked) => Err(Stop::Blocked),
+            Err(stop) => {
+                let diagnostic = if let Stop::Broken(broken) = stop { broken } else { Diagnostic::SrqFetchFault };
+                self.responder_fault(host, qpn, context, psn, Fault::LocalOperation(diagnostic), false);
+                Ok(false)
+            }
+        }
     }
 
     /// The packet is executed: the next PSN is expected, and the message has grown or is complete.

@@ -3,7 +3,7 @@
 
 use super::key_check::Authorized;
 use crate::blocks::Block;
-use crate::context::access::{Accessor, Plan};
+use crate::context::access::Plan;
 use crate::context::key::Right;
 use crate::context::queue_pair::QpContext;
 use crate::engine::Engine;
@@ -149,7 +149,7 @@ impl Engine {
         answer: &Answer,
         cause: Cause,
     ) -> Result<Authorized, Stop> {
-        let accessor = Accessor { pdn: context.pdn, right: Right::LocalWrite, cause, waiter: Waiter::Inbound(qpn) };
+        let accessor = self.accessor(qpn, context.pdn, Right::LocalWrite, cause, Waiter::Inbound(qpn));
         let kept = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.receive_plan.take());
         let mut plan = kept.map_or_else(Plan::default, |plan| *plan);
         let mut resolved = Ok(());

@@ -234,6 +234,7 @@ fn the_examples_are_what_the_codecs_read_and_write() {
     assert_eq!(receive[..], elements(&[(0x7f00_0008_0000, 8192, 0x2200)])[..]);
 
     let sent = Completion {
+        srqn: None,
         qpn: Qpn(0x11),
         wqe_index: 0,
         kind: CompletionKind::Sent(Operation::WriteImm),

@@ -7,7 +7,9 @@ use rnic_abi::command::*;
 use rnic_abi::diagnostic::{RULES, Severity};
 use rnic_abi::doorbell::*;
 use rnic_abi::registers::*;
-use rnic_abi::{CommandOpcode, ControlSegment, Diagnostic, EventType, WorkOpcode, work_request};
+use rnic_abi::{
+    BindSegment, CommandOpcode, ControlSegment, Diagnostic, EventType, RegisterSegment, WorkOpcode, work_request,
+};
 use rnic_engine::EngineConfig;
 use rnic_engine::context::queue_pair::QpState;
 use rnic_pcie::Class;
@@ -204,6 +206,15 @@ const WORK_RULES: &[(Diagnostic, Break)] = &[
     (Diagnostic::InvalidateRefused, |f| {
         send(f, &Request { immediate: 0x100, elements: vec![], ..Request::new(WorkOpcode::LOCAL_INV, 0) });
     }),
+    (Diagnostic::BindWindow, |f| bind(f, 0x100, |_| {})),
+    (Diagnostic::BindRegion, |f| bind(f, 0x300, |bind| bind.lkey = 0x900.into())),
+    (Diagnostic::BindRange, |f| bind(f, 0x300, |bind| bind.address = (VIRTUAL - 1).into())),
+    (Diagnostic::BindAccess, |f| bind(f, 0x300, |bind| bind.access = ACCESS_LOCAL_WRITE.into())),
+    (Diagnostic::RegisterState, |f| register(f, 0x100, QP_PRIVILEGED, |_| {})),
+    (Diagnostic::RegisterShape, |f| register(f, 0x400, QP_PRIVILEGED, |fast| fast.access = (1 << 20).into())),
+    (Diagnostic::NotPrivileged, |f| register(f, 0x400, 0, |_| {})),
+    (Diagnostic::SrqIndex, |f| shared(f, 64, false)),
+    (Diagnostic::SrqFetchFault, |f| shared(f, 0, true)),
     (Diagnostic::TranslationFault, |f| {
         f.a.flush_caches();
         f.a.port.fail = Box::new(|origin| origin.class == Class::TranslationFetch);
@@ -326,6 +337,67 @@ fn nak(fabric: &mut Fabric, syndrome: u8) {
     assert!(fabric.a.transmit().is_some());
     let nak = Forged::new(&fabric.a, IP_B, Opcode::RC_ACKNOWLEDGE, PSN, &[]).aeth(syndrome, 0);
     fabric.a.receive(nak.frame());
+}
+
+/// A work request without packets, with this segment.
+fn local(fabric: &mut Fabric, opcode: WorkOpcode, key: u32, segment: &[u8]) {
+    let host = &mut fabric.a;
+    let mut control = ControlSegment::zeroed();
+    (control.opcode, control.segments, control.immediate) = (opcode.0, 1 + (segment.len() / 16) as u8, key.into());
+    control.qpn.copy_from_slice(&host.qpn.to_le_bytes()[..3]);
+    host.port.put(SQ, &[control.as_bytes(), segment].concat());
+    host.ring(DB_SEND, queue_doorbell(host.qpn, 1));
+    fabric.run();
+}
+
+fn allocate(fabric: &mut Fabric, key: u32, kind: u8, max_pages: u32) {
+    let mut body = AllocateKey::zeroed();
+    (body.key, body.pdn, body.kind, body.max_pages) = (key.into(), PDN.into(), kind, max_pages.into());
+    fabric.a.must(CommandOpcode::ALLOCATE_KEY, body.as_bytes());
+}
+
+fn bind(fabric: &mut Fabric, key: u32, change: fn(&mut BindSegment)) {
+    allocate(fabric, 0x300, KEY_WINDOW_2B, 0);
+    fabric.a.register(0x500, VIRTUAL, 64, BUFFER, 0, ACCESS_LOCAL_WRITE | ACCESS_MW_BIND);
+    let mut segment = BindSegment::zeroed();
+    (segment.access, segment.lkey) = (ACCESS_REMOTE_READ.into(), 0x500.into());
+    (segment.address, segment.length_bytes) = (VIRTUAL.into(), 8.into());
+    change(&mut segment);
+    local(fabric, WorkOpcode::BIND_MW, key, segment.as_bytes());
+}
+
+fn register(fabric: &mut Fabric, key: u32, flags: u8, change: fn(&mut RegisterSegment)) {
+    let qpn = fabric.a.qpn;
+    fabric.a.destroy_qp(qpn);
+    let qp = CreateQp { flags, ..fabric.a.new_qp(qpn) };
+    fabric.a.must(CommandOpcode::CREATE_QP, qp.as_bytes());
+    fabric.a.connect(qpn, (IP_B, fabric.b.qpn), &Attributes::mtu(1));
+    allocate(fabric, 0x400, KEY_FAST_REGION, 1);
+    let mut segment = RegisterSegment::zeroed();
+    (segment.start, segment.length_bytes, segment.pages) = (VIRTUAL.into(), 8.into(), pages(BUFFER, 0));
+    change(&mut segment);
+    local(fabric, WorkOpcode::REG_MR, key, segment.as_bytes());
+}
+
+/// A message to a queue pair of b whose receives are shared, of which the index ring names this slot, or is gone.
+fn shared(fabric: &mut Fabric, slot: u16, gone: bool) {
+    let mut table = SetTable::zeroed();
+    (table.kind, table.pages) = (TABLE_SRQ, pages(RECORD + PAGE, 0));
+    fabric.b.must(CommandOpcode::SET_TABLE, table.as_bytes());
+    let mut srq = CreateSrq::zeroed();
+    (srq.log_slots, srq.pdn) = (6, PDN.into());
+    (srq.wqe_pages, srq.index_pages) = (pages(RQ, 0), pages(RECORD + 2 * PAGE, 0));
+    fabric.b.must(CommandOpcode::CREATE_SRQ, srq.as_bytes());
+    let qpn = fabric.b.qpn;
+    fabric.b.destroy_qp(qpn);
+    let rq_pages = rnic_abi::PageListFields::zeroed();
+    let qp = CreateQp { flags: QP_SRQ, log_rq_entries: 0, rq_pages, ..fabric.b.new_qp(qpn) };
+    fabric.b.must(CommandOpcode::CREATE_QP, qp.as_bytes());
+    fabric.b.connect(qpn, (IP_A, fabric.a.qpn), &Attributes::mtu(1));
+    fabric.b.port.put(RECORD + 2 * PAGE, &slot.to_le_bytes());
+    fabric.b.ring(DB_SRQ, queue_doorbell(0, 1));
+    fabric.b.port.fail = Box::new(move |origin| gone && origin.class == Class::RecvWqeFetch);
+    send(fabric, &Request::new(WorkOpcode::SEND, 8));
 }
 
 /// Answers a READ of 8 bytes with something else.

@@ -81,6 +81,8 @@ impl ToyHost {
         script.push(Command::CreateQp(NewQp {
             qpn,
             signal_all: false,
+            privileged: false,
+            srqn: None,
             log_sq_slots: 3,
             log_rq_entries: 2,
             rq_stride_bytes: RECEIVE,

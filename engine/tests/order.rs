@@ -274,6 +274,6 @@ fn a_reset_discards_everything_and_late_answers_find_nobody() {
         fabric.run();
         fabric.run_timers(3);
         assert_eq!(fabric.a.port.log, [], "{class:?}: dirty contexts are not written either");
-        assert_eq!(fabric.a.engine.object_counts(), [0; 4]);
+        assert_eq!(fabric.a.engine.object_counts(), [0; 5]);
     }
 }

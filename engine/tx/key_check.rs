@@ -4,7 +4,7 @@
 //! length, so that a bad key lets no packet of its message leave; every packet is checked again for its own bytes.
 
 use super::segment::Segment;
-use crate::context::access::{Accessor, Plan};
+use crate::context::access::Plan;
 use crate::context::key::{Refusal, Right};
 use crate::context::queue_pair::QpContext;
 use crate::engine::Engine;
@@ -26,7 +26,7 @@ impl Engine {
     ) -> Result<Option<Plan>, Stop> {
         let Some(elements) = self.elements_of(segment) else { return Ok(None) };
         let (cause, waiter) = (segment.cause(qpn), Waiter::Transmit(qpn));
-        let accessor = Accessor { pdn: context.pdn, right: Right::LocalRead, cause, waiter };
+        let accessor = self.accessor(qpn, context.pdn, Right::LocalRead, cause, waiter);
         let kept = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.transmit_plan.take());
         let mut plan = kept.map_or_else(Plan::default, |plan| *plan);
         let mut resolved = Ok(());
@@ -53,7 +53,7 @@ impl Engine {
         }
         match &self.wqes.get(segment.wqe)?.work.as_ref().ok()?.body {
             Body::Gather(elements) => Some(elements.clone()),
-            Body::Inline(_) => None,
+            Body::Inline(_) | Body::Register(_) | Body::Bind(_) => None,
         }
     }
 

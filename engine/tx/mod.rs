@@ -8,6 +8,7 @@
 pub(crate) mod doorbell;
 pub(crate) mod gather;
 pub(crate) mod key_check;
+pub(crate) mod key_work;
 pub(crate) mod local;
 pub(crate) mod packet_build;
 pub(crate) mod rate_limit;

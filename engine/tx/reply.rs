@@ -3,7 +3,7 @@
 
 use super::schedule::Turn;
 use crate::blocks::Block;
-use crate::context::access::{Accessor, Plan};
+use crate::context::access::Plan;
 use crate::context::key::Right;
 use crate::context::queue_pair::QpContext;
 use crate::engine::Engine;
@@ -155,7 +155,7 @@ impl Engine {
         packet: &ReplyPacket,
     ) -> Result<Plan, Stop> {
         let (cause, waiter) = (cause_of(qpn, packet), Waiter::Respond(qpn));
-        let accessor = Accessor { pdn: context.pdn, right: Right::RemoteRead, cause, waiter };
+        let accessor = self.accessor(qpn, context.pdn, Right::RemoteRead, cause, waiter);
         let element = [Element { address: packet.address, length_bytes: packet.length_bytes, key: read.rkey }];
         let kept = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.replies.plan.take());
         let mut plan = kept.map_or_else(Plan::default, |plan| *plan);

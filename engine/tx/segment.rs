@@ -128,7 +128,7 @@ fn opcode(operation: Operation, first: bool, last: bool) -> Opcode {
         (Operation::Write, false, true) => Opcode::RC_WRITE_LAST,
         (Operation::WriteImm, false, true) => Opcode::RC_WRITE_LAST_IMM,
         // Nothing that leaves.
-        (Operation::LocalInv, ..) => Opcode::RC_SEND_ONLY,
+        (Operation::LocalInv | Operation::RegisterMr | Operation::BindMw, ..) => Opcode::RC_SEND_ONLY,
         (Operation::Read, ..) => Opcode::RC_READ_REQUEST,
         (Operation::CompareSwap, ..) => Opcode::RC_COMPARE_SWAP,
         (Operation::FetchAdd, ..) => Opcode::RC_FETCH_ADD,

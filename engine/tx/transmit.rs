@@ -114,8 +114,19 @@ impl Engine {
         let (status, diagnostic) = match stop {
             Stop::Refused(refusal) => (Status::LocalProtection, self.local_refusal(refusal)),
             Stop::Broken(
-                diagnostic @ (Diagnostic::ReadNotEnabled | Diagnostic::ReadTooLong | Diagnostic::InvalidateRefused),
+                diagnostic @ (Diagnostic::ReadNotEnabled
+                | Diagnostic::ReadTooLong
+                | Diagnostic::InvalidateRefused
+                | Diagnostic::RegisterState
+                | Diagnostic::RegisterShape
+                | Diagnostic::NotPrivileged),
             ) => (Status::LocalQpOperation, diagnostic),
+            Stop::Broken(
+                diagnostic @ (Diagnostic::BindWindow
+                | Diagnostic::BindRegion
+                | Diagnostic::BindRange
+                | Diagnostic::BindAccess),
+            ) => (Status::WindowBind, diagnostic),
             // The path, not the message.
             Stop::Broken(Diagnostic::ModifyValue) => (Status::LocalQpOperation, Diagnostic::ModifyValue),
             Stop::Broken(diagnostic) => (Status::LocalProtection, diagnostic),

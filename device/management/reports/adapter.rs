@@ -87,11 +87,12 @@ impl AdapterReport {
     pub fn of(adapter: &Adapter) -> Self {
         let function = &adapter.function;
         let view: AdapterView = function.engine.inspect();
-        let [queue_pairs, completion_queues, event_queues, keys] = view.object_counts;
+        let [queue_pairs, completion_queues, event_queues, shared_receive_queues, keys] = view.object_counts;
         let objects = [
             ("queue_pairs", queue_pairs),
             ("completion_queues", completion_queues),
             ("event_queues", event_queues),
+            ("shared_receive_queues", shared_receive_queues),
             ("keys", keys),
         ];
         let cache = |cache: &CacheView| (cache.name.into(), CacheRow { used: cache.used, capacity: cache.capacity });

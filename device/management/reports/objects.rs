@@ -1,12 +1,14 @@
-//! Queue pairs, completion queues, event queues and keys of a live adapter as rows.
+//! Queue pairs, completion queues, event queues, shared receive queues and keys of a live adapter as rows.
 
 use super::Name;
 use super::adapter::mac_text;
 use rnic_engine::context::completion_queue::CqContext;
-use rnic_engine::context::key::KeyContext;
+use rnic_engine::context::key::{KeyContext, KeyKind, WindowType};
 use rnic_engine::context::page_list::PageList;
 use rnic_engine::context::queue_pair::{QpContext, QpState};
-use rnic_engine::inspect::{CompletionQueueView, EventQueueView, KeyView, QueuePairView, RingView};
+use rnic_engine::inspect::{
+    CompletionQueueView, EventQueueView, KeyView, QueuePairView, RingView, SharedReceiveQueueView,
+};
 use rnic_wire::Gid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -29,6 +31,10 @@ pub struct QueuePairRow {
     pub doorbell_page: u32,
     pub send_cqn: u32,
     pub receive_cqn: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub srqn: Option<u32>,
+    #[serde(default)]
+    pub privileged: bool,
     pub send_queue: RingRow,
     pub receive_queue: RingRow,
     pub waiting_sends: usize,
@@ -86,6 +92,30 @@ pub struct CqContextRow {
     pub armed: bool,
     pub solicited_only: bool,
     pub arm_sequence: Option<u8>,
+    /// Index of the entry that stands first in the ring; not 0 once it was resized.
+    pub first_index: u32,
+    pub moderation_count: u16,
+    pub moderation_period_us: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedReceiveQueueRow {
+    pub srqn: u32,
+    pub pdn: u32,
+    pub doorbell_page: u32,
+    pub queue_pairs: u32,
+    pub slots: u32,
+    pub slot_bytes: u16,
+    pub producer: u16,
+    /// Receives that came back from queue pairs that were reset or destroyed.
+    pub returned: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Name>,
+    /// Position of the next receive, and the limit while it is armed; absent while the context is in host memory alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumer: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u16>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,6 +138,9 @@ pub struct KeyRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyContextRow {
     pub key: u32,
+    pub kind: Name,
+    /// Free, or taken out of use: it allows nothing.
+    pub valid: bool,
     pub pdn: u32,
     pub access: u32,
     pub start: u64,
@@ -129,6 +162,7 @@ pub enum ObjectRows {
     QueuePairs(Vec<QueuePairRow>),
     CompletionQueues(Vec<CompletionQueueRow>),
     EventQueues(Vec<EventQueueRow>),
+    SharedReceiveQueues(Vec<SharedReceiveQueueRow>),
     Keys(Vec<KeyRow>),
 }
 
@@ -174,6 +208,8 @@ impl From<QueuePairView> for QueuePairRow {
             doorbell_page: view.doorbell_page,
             send_cqn: view.send_cqn,
             receive_cqn: view.receive_cqn,
+            srqn: view.srqn,
+            privileged: view.privileged,
             send_queue: view.send_queue.into(),
             receive_queue: view.receive_queue.into(),
             waiting_sends: view.waiting_sends,
@@ -235,6 +271,9 @@ impl From<&CqContext> for CqContextRow {
             armed: context.arm.armed,
             solicited_only: context.arm.solicited_only,
             arm_sequence: context.arm.sequence,
+            first_index: context.first_index,
+            moderation_count: context.moderation.count,
+            moderation_period_us: context.moderation.period_us,
         }
     }
 }
@@ -252,6 +291,34 @@ impl From<EventQueueView> for EventQueueRow {
     }
 }
 
+impl From<SharedReceiveQueueView> for SharedReceiveQueueRow {
+    fn from(view: SharedReceiveQueueView) -> Self {
+        Self {
+            srqn: view.srqn,
+            pdn: view.pdn,
+            doorbell_page: view.doorbell_page,
+            queue_pairs: view.queue_pairs,
+            slots: view.slots,
+            slot_bytes: view.slot_bytes,
+            producer: view.producer,
+            returned: view.returned,
+            failed: view.failed.map(Into::into),
+            consumer: view.context.map(|context| context.consumer),
+            limit: view.context.map(|context| context.limit),
+        }
+    }
+}
+
+const fn kind_name(kind: KeyKind) -> &'static str {
+    match kind {
+        KeyKind::Region => "region",
+        KeyKind::FastRegion { .. } => "fast region",
+        KeyKind::Window { window: WindowType::One, .. } => "window of type 1",
+        KeyKind::Window { window: WindowType::TwoA, .. } => "window of type 2A",
+        KeyKind::Window { window: WindowType::TwoB, .. } => "window of type 2B",
+    }
+}
+
 impl From<KeyView> for KeyRow {
     fn from(view: KeyView) -> Self {
         let context = view.context.as_ref().map(|context| KeyContextRow::of(view.index, context));
@@ -263,6 +330,8 @@ impl KeyContextRow {
     fn of(index: u32, context: &KeyContext) -> Self {
         Self {
             key: index << 8 | u32::from(context.variant),
+            kind: kind_name(context.kind).into(),
+            valid: context.valid,
             pdn: context.pdn.0,
             access: context.access,
             start: context.start,

@@ -110,7 +110,13 @@ fn names_that_do_not_exist_and_threads_that_do_not_answer_are_errors() {
     assert!(refusal.reason == Reason::NotFound && refusal.message.contains("A, B"), "{refusal}");
     let show = answers.answer(Request::Show { adapter: a() }).expect("an answer");
     assert_eq!((show["enabled"].as_bool(), show["objects"]["queue_pairs"].as_u64()), (Some(false), Some(0)));
-    for kind in [ObjectKind::QueuePairs, ObjectKind::CompletionQueues, ObjectKind::EventQueues, ObjectKind::Keys] {
+    for kind in [
+        ObjectKind::QueuePairs,
+        ObjectKind::CompletionQueues,
+        ObjectKind::EventQueues,
+        ObjectKind::SharedReceiveQueues,
+        ObjectKind::Keys,
+    ] {
         let page = Page { from: u64::MAX, limit: 0 };
         answers.answer(Request::Objects { adapter: a(), kind, page }).expect("an empty page");
     }

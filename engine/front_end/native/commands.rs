@@ -1,11 +1,13 @@
 //! Command slots and their completions.
 
 use super::*;
+use crate::context::completion_queue::Moderation;
 use crate::context::gid::GidEntry;
+use crate::context::key::{KeyKind, WindowType};
 use crate::context::page_list::PageList;
 use crate::context::queue_pair::{AddressVector, QpState};
 use crate::front_end::commands::*;
-use crate::numbers::{Cqn, Eqn, Key, Pdn, Qpn};
+use crate::numbers::{Cqn, Eqn, Key, Pdn, Qpn, Srqn};
 use rnic_abi::command::{self as abi, *};
 use rnic_abi::{CommandOpcode, CommandStatus, PageListFields, limits};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -58,20 +60,16 @@ pub(super) fn decode(slot: &[u8]) -> Result<Command, CommandError> {
         CommandOpcode::MODIFY_QP => modify_qp(body(slot)?),
         CommandOpcode::QUERY_QP => number(body(slot)?).map(|n| Command::QueryQp(Qpn(n))),
         CommandOpcode::DESTROY_QP => number(body(slot)?).map(|n| Command::DestroyQp(Qpn(n))),
+        CommandOpcode::CREATE_SRQ => create_srq(body(slot)?),
+        CommandOpcode::MODIFY_SRQ => modify_srq(body(slot)?),
+        CommandOpcode::QUERY_SRQ => number(body(slot)?).map(|n| Command::QuerySrq(Srqn(n))),
+        CommandOpcode::DESTROY_SRQ => number(body(slot)?).map(|n| Command::DestroySrq(Srqn(n))),
+        CommandOpcode::REREGISTER_KEY => reregister_key(body(slot)?),
+        CommandOpcode::ALLOCATE_KEY => allocate_key(body(slot)?),
         CommandOpcode::REGISTER_KEY => register_key(body(slot)?),
         CommandOpcode::DEREGISTER_KEY => number(body(slot)?).map(|n| Command::DeregisterKey(Key(n))),
-        CommandOpcode::MODIFY_CQ
-        | CommandOpcode::RESIZE_CQ
-        | CommandOpcode::REREGISTER_KEY
-        | CommandOpcode::ALLOCATE_KEY
-        | CommandOpcode::CREATE_SRQ
-        | CommandOpcode::MODIFY_SRQ
-        | CommandOpcode::QUERY_SRQ
-        | CommandOpcode::DESTROY_SRQ => Err(CommandError {
-            status: CommandStatus::BAD_OPCODE,
-            diagnostic: Diagnostic::FeatureMissing,
-            object: header.opcode.into(),
-        }),
+        CommandOpcode::MODIFY_CQ => modify_cq(body(slot)?),
+        CommandOpcode::RESIZE_CQ => resize_cq(body(slot)?),
         _ => Err(CommandError::new(CommandStatus::BAD_OPCODE, Diagnostic::CommandOpcodeUnknown, header.opcode.into())),
     }
 }
@@ -86,6 +84,7 @@ fn set_table(body: SetTable) -> Result<Command, CommandError> {
     let (kind, most) = match body.kind {
         TABLE_QP => (TableKind::QueuePair, limits::MAX_LOG_QPS),
         TABLE_CQ => (TableKind::CompletionQueue, limits::MAX_LOG_CQS),
+        TABLE_SRQ => (TableKind::SharedReceiveQueue, limits::MAX_LOG_SRQS),
         TABLE_KEY => (TableKind::Key, limits::MAX_LOG_KEYS),
         TABLE_RD_ATOMIC => (TableKind::RdAtomic, limits::MAX_LOG_QPS),
         other => return Err(CommandError::range(other.into())),
@@ -98,11 +97,12 @@ fn set_table(body: SetTable) -> Result<Command, CommandError> {
 
 fn flush(body: abi::FlushCaches) -> Result<Command, CommandError> {
     let mask = body.mask.get();
-    let known = FLUSH_QP | FLUSH_CQ | FLUSH_KEY | FLUSH_TRANSLATION | FLUSH_RD_ATOMIC;
+    let known = FLUSH_QP | FLUSH_CQ | FLUSH_SRQ | FLUSH_KEY | FLUSH_TRANSLATION | FLUSH_RD_ATOMIC;
     must_be_zero(&[body.reserved.get().into(), (mask & !known).into()])?;
     Ok(Command::FlushCaches(Flush {
         queue_pairs: mask & FLUSH_QP != 0,
         completion_queues: mask & FLUSH_CQ != 0,
+        shared_receive_queues: mask & FLUSH_SRQ != 0,
         keys: mask & FLUSH_KEY != 0,
         translations: mask & FLUSH_TRANSLATION != 0,
         rd_atomic: mask & FLUSH_RD_ATOMIC != 0,
@@ -153,10 +153,8 @@ fn create_qp(body: abi::CreateQp) -> Result<Command, CommandError> {
         (body.flags & !(QP_SIGNAL_ALL | QP_SRQ | QP_PRIVILEGED)).into(),
     ])?;
     let qpn = body.qpn.get();
-    if body.flags & (QP_SRQ | QP_PRIVILEGED) != 0 {
-        return Err(CommandError::new(CommandStatus::BAD_PARAMETER, Diagnostic::FeatureMissing, qpn));
-    }
-    must_be_zero(&[body.srqn.get().into()])?;
+    let srqn = (body.flags & QP_SRQ != 0).then_some(Srqn(body.srqn.get()));
+    let rq_pages = receive_pages(&body)?;
     if body.qp_type != QP_TYPE_RC {
         return Err(CommandError::new(CommandStatus::BAD_PARAMETER, Diagnostic::QpTypeUnsupported, qpn));
     }
@@ -166,6 +164,8 @@ fn create_qp(body: abi::CreateQp) -> Result<Command, CommandError> {
     Ok(Command::CreateQp(NewQp {
         qpn: Qpn(qpn),
         signal_all: body.flags & QP_SIGNAL_ALL != 0,
+        privileged: body.flags & QP_PRIVILEGED != 0,
+        srqn,
         log_sq_slots: body.log_sq_slots,
         log_rq_entries: body.log_rq_entries,
         rq_stride_bytes: 16 << body.log_rq_stride,
@@ -174,8 +174,60 @@ fn create_qp(body: abi::CreateQp) -> Result<Command, CommandError> {
         receive_cqn: Cqn(body.receive_cqn.get()),
         doorbell_page: body.doorbell_page.get(),
         sq_pages: page_list(&body.sq_pages, qpn)?,
-        rq_pages: page_list(&body.rq_pages, qpn)?,
+        rq_pages,
     }))
+}
+
+fn modify_cq(body: abi::ModifyCq) -> Result<Command, CommandError> {
+    must_be_zero(&[body.reserved.get()])?;
+    let moderation = Moderation { count: body.count.get(), period_us: body.period_us.get() };
+    Ok(Command::ModifyCq { cqn: Cqn(body.cqn.get()), moderation })
+}
+
+fn resize_cq(body: abi::ResizeCq) -> Result<Command, CommandError> {
+    must_be_zero(&[body.reserved0.into(), body.reserved1.get().into(), body.reserved2.get()])?;
+    let cqn = body.cqn.get();
+    Ok(Command::ResizeCq { cqn: Cqn(cqn), log_entries: body.log_entries, pages: page_list(&body.pages, cqn)? })
+}
+
+/// The receive ring, or none beside a shared receive queue.
+fn receive_pages(body: &abi::CreateQp) -> Result<PageList, CommandError> {
+    if body.flags & QP_SRQ == 0 {
+        must_be_zero(&[body.srqn.get().into()])?;
+        return page_list(&body.rq_pages, body.qpn.get());
+    }
+    must_be_zero(&[body.log_rq_entries.into(), body.log_rq_stride.into()])?;
+    if body.rq_pages.as_bytes().iter().any(|byte| *byte != 0) { Err(reserved()) } else { Ok(PageList::default()) }
+}
+
+fn create_srq(body: abi::CreateSrq) -> Result<Command, CommandError> {
+    must_be_zero(&[
+        (body.flags & !SRQ_PRIVILEGED).into(),
+        body.reserved0.into(),
+        body.reserved1.get().into(),
+        body.reserved2.get().into(),
+        body.reserved3.get(),
+    ])?;
+    let srqn = body.srqn.get();
+    if body.log_stride > limits::MAX_LOG_RQ_STRIDE {
+        return Err(CommandError::range(srqn));
+    }
+    Ok(Command::CreateSrq(NewSrq {
+        srqn: Srqn(srqn),
+        privileged: body.flags & SRQ_PRIVILEGED != 0,
+        log_slots: body.log_slots,
+        stride_bytes: 16 << body.log_stride,
+        pdn: Pdn(body.pdn.get()),
+        doorbell_page: body.doorbell_page.get(),
+        limit: body.limit.get(),
+        wqe_pages: page_list(&body.wqe_pages, srqn)?,
+        index_pages: page_list(&body.index_pages, srqn)?,
+    }))
+}
+
+fn modify_srq(body: abi::ModifySrq) -> Result<Command, CommandError> {
+    must_be_zero(&[body.reserved.get().into()])?;
+    Ok(Command::ModifySrq { srqn: Srqn(body.srqn.get()), limit: body.limit.get() })
 }
 
 fn modify_qp(body: QpAttributes) -> Result<Command, CommandError> {
@@ -222,14 +274,49 @@ fn modify_qp(body: QpAttributes) -> Result<Command, CommandError> {
 
 fn register_key(body: abi::RegisterKey) -> Result<Command, CommandError> {
     must_be_zero(&[body.changes.get().into()])?;
-    Ok(Command::RegisterKey(NewKey {
+    key_fields(&body).map(Command::RegisterKey)
+}
+
+fn reregister_key(body: abi::RegisterKey) -> Result<Command, CommandError> {
+    let changes = body.changes.get();
+    if changes == 0 || changes & !(REREGISTER_TRANSLATION | REREGISTER_PD | REREGISTER_ACCESS) != 0 {
+        return Err(CommandError::range(body.key.get()));
+    }
+    let translation = changes & REREGISTER_TRANSLATION != 0;
+    // Without a new translation the list is not looked at.
+    let pages = PageListFields { page_shift: 12, ..PageListFields::zeroed() };
+    let body = if translation { body } else { abi::RegisterKey { pages, ..body } };
+    let changes =
+        KeyChanges { translation, pd: changes & REREGISTER_PD != 0, access: changes & REREGISTER_ACCESS != 0 };
+    Ok(Command::ReregisterKey(key_fields(&body)?, changes))
+}
+
+fn allocate_key(body: abi::AllocateKey) -> Result<Command, CommandError> {
+    must_be_zero(&[body.reserved0.into(), body.reserved1.get().into(), body.reserved2.get()])?;
+    let (number, max_pages) = (body.key.get(), body.max_pages.get());
+    let window = |window| KeyKind::Window { window, region: 0, queue_pair: 0 };
+    let (kind, pages) = match body.kind {
+        KEY_FAST_REGION => (KeyKind::FastRegion { max_pages }, 1..=limits::MAX_FAST_REGISTER_PAGES),
+        KEY_WINDOW_1 => (window(WindowType::One), 0..=0),
+        KEY_WINDOW_2A => (window(WindowType::TwoA), 0..=0),
+        KEY_WINDOW_2B => (window(WindowType::TwoB), 0..=0),
+        _ => return Err(CommandError::range(number)),
+    };
+    if !pages.contains(&max_pages) || number & 0xff != 0 {
+        return Err(CommandError::range(number));
+    }
+    Ok(Command::AllocateKey { key: Key(number), pdn: Pdn(body.pdn.get()), kind })
+}
+
+fn key_fields(body: &abi::RegisterKey) -> Result<NewKey, CommandError> {
+    Ok(NewKey {
         key: Key(body.key.get()),
         pdn: Pdn(body.pdn.get()),
         access: body.access.get(),
         start: body.start.get(),
         length_bytes: body.length_bytes.get(),
         pages: page_list(&body.pages, body.key.get())?,
-    }))
+    })
 }
 
 /// Writes a completion slot: header, the answer's body, and the phase in the last word.
@@ -255,6 +342,14 @@ pub(super) fn encode(slot: u16, slot_bytes: &[u8], answer: &Result<Answer, Comma
             queue.rq_consumer = (*rq_consumer).into();
             let at = HEADER + size_of::<QpAttributes>();
             out[at..at + size_of::<QueueState>()].copy_from_slice(queue.as_bytes());
+        }
+        Ok(Answer::FirstIndex(first_index)) => {
+            put(out, CqPosition { first_index: (*first_index).into(), ..CqPosition::zeroed() }.as_bytes());
+        }
+        Ok(Answer::SharedReceiveQueue { limit, available, consumer }) => {
+            let mut state = SrqState::zeroed();
+            (state.limit, state.available, state.consumer) = ((*limit).into(), (*available).into(), (*consumer).into());
+            put(out, state.as_bytes());
         }
         Ok(Answer::Done) | Err(_) => {}
     }
@@ -286,6 +381,12 @@ fn device_limits(device: &Limits) -> DeviceLimits {
     answer.qp_context_bytes = limits::QP_CONTEXT_BYTES.into();
     answer.cq_context_bytes = limits::CQ_CONTEXT_BYTES.into();
     answer.key_context_bytes = limits::KEY_CONTEXT_BYTES.into();
+    answer.local_dma_key = LOCAL_DMA_KEY.into();
+    answer.max_fast_register_pages = limits::MAX_FAST_REGISTER_PAGES.into();
+    answer.srq_context_bytes = limits::SRQ_CONTEXT_BYTES.into();
+    answer.log_srqs = limits::MAX_LOG_SRQS;
+    answer.log_srq_slots = limits::MAX_LOG_SRQ_SLOTS;
+    answer.srq_cache_entries = device.srq_cache_entries.into();
     answer.rd_atomic_context_bytes = limits::RD_ATOMIC_CONTEXT_BYTES.into();
     answer.max_rd_atomic = limits::MAX_RD_ATOMIC;
     answer.max_message_bytes = limits::MAX_MESSAGE_BYTES.into();

@@ -13,6 +13,7 @@ fn status(status: Status) -> CompletionStatus {
         Status::LocalQpOperation => CompletionStatus::LOC_QP_OP_ERR,
         Status::LocalProtection => CompletionStatus::LOC_PROT_ERR,
         Status::Flushed => CompletionStatus::WR_FLUSH_ERR,
+        Status::WindowBind => CompletionStatus::MW_BIND_ERR,
         Status::BadResponse => CompletionStatus::BAD_RESP_ERR,
         Status::RemoteInvalidRequest => CompletionStatus::REM_INV_REQ_ERR,
         Status::RemoteAccess => CompletionStatus::REM_ACCESS_ERR,
@@ -29,6 +30,8 @@ fn opcode(kind: CompletionKind) -> CompletionOpcode {
         CompletionKind::Sent(Operation::SendImm) => CompletionOpcode::SEND_IMM,
         CompletionKind::Sent(Operation::SendInv) => CompletionOpcode::SEND_INV,
         CompletionKind::Sent(Operation::LocalInv) => CompletionOpcode::LOCAL_INV,
+        CompletionKind::Sent(Operation::RegisterMr) => CompletionOpcode::REG_MR,
+        CompletionKind::Sent(Operation::BindMw) => CompletionOpcode::BIND_MW,
         CompletionKind::Sent(Operation::Write) => CompletionOpcode::WRITE,
         CompletionKind::Sent(Operation::WriteImm) => CompletionOpcode::WRITE_IMM,
         CompletionKind::Sent(Operation::Read) => CompletionOpcode::READ,
@@ -57,7 +60,9 @@ pub(super) fn encode_completion(completion: &Completion, now_ns: u64, phase: boo
     cqe.immediate = immediate.or(invalidated.map(|key| key.0)).unwrap_or(0).into();
     cqe.src_qpn = completion.source_qpn.0.into();
     cqe.vendor_err = completion.diagnostic.map_or(0, Diagnostic::number).into();
-    cqe.flags = (with_immediate | with_invalidate | solicited).into();
+    let shared = if completion.srqn.is_some() { CQE_SRQ } else { 0 };
+    cqe.flags = (with_immediate | with_invalidate | solicited | shared).into();
+    cqe.srqn = completion.srqn.map_or(0, |srqn| srqn.0).into();
     cqe.time_ns = now_ns.into();
     cqe.phase = (u32::from(phase) * CQE_PHASE).into();
     out.copy_from_slice(cqe.as_bytes());
@@ -73,6 +78,9 @@ pub(super) fn encode_event(event: &EventRecord, phase: bool, out: &mut [u8]) {
         EventRecord::QpAccessError { qpn, diagnostic } => (EventType::QP_ACCESS_ERR, qpn, diagnostic.number()),
         EventRecord::CommunicationEstablished { qpn } => (EventType::COMM_EST, qpn, 0),
         EventRecord::SendQueueDrained { qpn } => (EventType::SQ_DRAINED, qpn, 0),
+        EventRecord::LastWqeReached { qpn } => (EventType::QP_LAST_WQE_REACHED, qpn, 0),
+        EventRecord::SrqError { srqn, diagnostic } => (EventType::SRQ_ERR, srqn, diagnostic.number()),
+        EventRecord::SrqLimitReached { srqn } => (EventType::SRQ_LIMIT_REACHED, srqn, 0),
         EventRecord::DeviceFatal { diagnostic } => (EventType::DEVICE_FATAL, 0, diagnostic.number()),
         EventRecord::PortActive { port } => (EventType::PORT_ACTIVE, port.into(), 0),
         EventRecord::PortError { port } => (EventType::PORT_ERR, port.into(), 0),

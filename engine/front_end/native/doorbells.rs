@@ -1,7 +1,7 @@
 //! BAR 2.
 
 use super::*;
-use crate::numbers::{Cqn, Eqn, Qpn};
+use crate::numbers::{Cqn, Eqn, Qpn, Srqn};
 use crate::planted::planted;
 use rnic_abi::doorbell::*;
 
@@ -50,6 +50,10 @@ pub(super) fn decode(offset: u64, data: &[u8]) -> Result<Input, Diagnostic> {
         DB_RECEIVE => {
             let (qpn, producer) = queue(value)?;
             Ok(Input::Receive { page, qpn, producer })
+        }
+        DB_SRQ => {
+            let (Qpn(number), producer) = queue(value)?;
+            Ok(Input::SharedReceive { page, srqn: Srqn(number), producer })
         }
         DB_CQ_ARM => arm(page, value),
         DB_EQ_UPDATE => update(page, value),

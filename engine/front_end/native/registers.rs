@@ -65,6 +65,14 @@ impl Registers {
                     | FEATURE_READ
                     | FEATURE_ATOMIC
                     | FEATURE_INVALIDATE
+                    | FEATURE_SRQ
+                    | FEATURE_CQ_RESIZE
+                    | FEATURE_CQ_MODERATION
+                    | FEATURE_FAST_REGISTER
+                    | FEATURE_ZERO_BASED
+                    | FEATURE_REREGISTER
+                    | FEATURE_LOCAL_DMA_KEY
+                    | FEATURE_WINDOW
             }
             REG_STATUS => {
                 bit(view.enabled, STATUS_ENABLED) | bit(view.fatal, STATUS_FATAL) | bit(view.link_up, STATUS_LINK_UP)

@@ -1,9 +1,12 @@
 //! Send and receive work queue entries.
 
 use super::*;
+use crate::context::page_list::PageList;
 use crate::numbers::Key;
 use rnic_abi::work_request::*;
-use rnic_abi::{AtomicSegment, ControlSegment, DataSegment, RemoteSegment, WorkOpcode, limits};
+use rnic_abi::{
+    AtomicSegment, BindSegment, ControlSegment, DataSegment, RegisterSegment, RemoteSegment, WorkOpcode, limits,
+};
 use zerocopy::FromBytes;
 
 const SEGMENT: usize = WQE_SEGMENT_BYTES as usize;
@@ -21,6 +24,8 @@ fn operation(opcode: u8) -> Option<Operation> {
         WorkOpcode::SEND_IMM => Operation::SendImm,
         WorkOpcode::SEND_INV => Operation::SendInv,
         WorkOpcode::LOCAL_INV => Operation::LocalInv,
+        WorkOpcode::REG_MR => Operation::RegisterMr,
+        WorkOpcode::BIND_MW => Operation::BindMw,
         WorkOpcode::WRITE => Operation::Write,
         WorkOpcode::WRITE_IMM => Operation::WriteImm,
         WorkOpcode::READ => Operation::Read,
@@ -53,12 +58,18 @@ pub(super) fn decode_send(expected: Expected, bytes: &[u8]) -> Result<SendWork, 
     let (remote, rest) = if operation.names_remote() { remote(rest)? } else { (None, rest) };
     let (operands, rest) = if operation.is_atomic() { operands(operation, rest)? } else { ((0, 0), rest) };
     let inline = control.flags & WQE_INLINE != 0;
-    if inline && operation.awaits_response() {
+    if inline && (operation.awaits_response() || matches!(operation, Operation::RegisterMr | Operation::BindMw)) {
         return Err(Diagnostic::WqeInlineRead);
     }
-    let body = if inline { inline_body(control.inline_bytes.get(), rest)? } else { gather_body(&control, rest)? };
+    let body = match operation {
+        Operation::RegisterMr => register_body(&control, rest)?,
+        Operation::BindMw => bind_body(&control, rest)?,
+        _ if inline => inline_body(control.inline_bytes.get(), rest)?,
+        _ => gather_body(&control, rest)?,
+    };
     let length = match &body {
         Body::Inline(data) => data.len() as u64,
+        Body::Register(_) | Body::Bind(_) => 0,
         Body::Gather(elements) => elements.iter().map(|element| u64::from(element.length_bytes)).sum(),
     };
     if length > u64::from(limits::MAX_MESSAGE_BYTES) {
@@ -67,7 +78,7 @@ pub(super) fn decode_send(expected: Expected, bytes: &[u8]) -> Result<SendWork, 
     if operation.is_atomic() && length != u64::from(ATOMIC_BYTES) {
         return Err(Diagnostic::AtomicLength);
     }
-    if operation.is_local() && segments != 1 {
+    if operation == Operation::LocalInv && segments != 1 {
         return Err(Diagnostic::WqeLength);
     }
     let (remote_address, rkey) = remote.unwrap_or((0, Key(control.immediate.get())));
@@ -118,6 +129,45 @@ fn inline_body(length: u16, rest: &[u8]) -> Result<Body, Diagnostic> {
     }
     let data = rest[..length].try_into().map_err(|_| Diagnostic::WqeInline)?;
     Ok(Body::Inline(data))
+}
+
+/// A segment that must be all there is behind the control segment.
+fn only<T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable>(
+    control: &ControlSegment,
+    rest: &[u8],
+) -> Result<T, Diagnostic> {
+    if control.inline_bytes.get() != 0 {
+        return Err(Diagnostic::WqeReserved);
+    }
+    T::read_from_bytes(rest).map_err(|_| Diagnostic::WqeLength)
+}
+
+fn register_body(control: &ControlSegment, rest: &[u8]) -> Result<Body, Diagnostic> {
+    let segment: RegisterSegment = only(control, rest)?;
+    let pages = &segment.pages;
+    let reserved = segment.reserved0.get() != 0 || segment.reserved1.get() != 0;
+    if reserved || pages.reserved0.get() != 0 || pages.reserved1.get() != 0 {
+        return Err(Diagnostic::WqeReserved);
+    }
+    Ok(Body::Register(Registration {
+        access: segment.access.get(),
+        start: segment.start.get(),
+        length_bytes: segment.length_bytes.get(),
+        pages: PageList::new(pages.root.get(), pages.page_shift, pages.levels),
+    }))
+}
+
+fn bind_body(control: &ControlSegment, rest: &[u8]) -> Result<Body, Diagnostic> {
+    let segment: BindSegment = only(control, rest)?;
+    if segment.reserved.get() != 0 {
+        return Err(Diagnostic::WqeReserved);
+    }
+    Ok(Body::Bind(Binding {
+        access: segment.access.get(),
+        region: Key(segment.lkey.get()),
+        address: segment.address.get(),
+        length_bytes: segment.length_bytes.get(),
+    }))
 }
 
 fn gather_body(control: &ControlSegment, rest: &[u8]) -> Result<Body, Diagnostic> {
