@@ -411,6 +411,7 @@ impl Engine {
                 }
             }
             TableKind::Key => {
+                self.contexts.windows.retain(|(_, window)| *window != index);
                 self.set_key_exists(index, false);
                 self.contexts.keys_epoch += 1;
             }

@@ -7,7 +7,8 @@ use super::error::check_limit;
 use super::event_queue::EventQueue;
 use super::numbers::Numbers;
 use super::queue_pair::QueuePair;
-use super::{Cqn, Eqn, Pdn, Qpn, Result, VerbsError};
+use super::shared_receive::{LOG_SRQS, SharedReceiveQueue};
+use super::{Cqn, Eqn, Pdn, Qpn, Result, Srqn, VerbsError};
 use crate::backing::{Backing, DmaBuffer};
 use crate::verbs::page_list;
 use rnic_abi::command::*;
@@ -61,6 +62,7 @@ pub struct Device {
     pub(crate) qpns: Numbers,
     pub(crate) cqns: Numbers,
     pub(crate) eqns: Numbers,
+    pub(crate) srqns: Numbers,
     pub(crate) key_indices: Numbers,
     pub(crate) pdns: Numbers,
     /// The driver's own byte of the next key, so that a stale key is not valid by accident.
@@ -68,6 +70,9 @@ pub struct Device {
     pub(crate) queue_pairs: HashMap<Qpn, QueuePair>,
     pub(crate) completion_queues: HashMap<Cqn, CompletionQueue>,
     pub(crate) event_queues: BTreeMap<Eqn, EventQueue>,
+    pub(crate) shared_receive_queues: BTreeMap<Srqn, SharedReceiveQueue>,
+    /// Their table is handed over with the first one.
+    pub(crate) srq_table_is_set: bool,
     /// Which of the two lines of each form the next doorbell of a page uses.
     pub(crate) line_turn: BTreeMap<u32, u8>,
     options: OpenOptions,
@@ -102,6 +107,7 @@ impl Device {
             vectors,
             qpns: Numbers::new("QPN", 2, 1 << options.log_qps.min(limits.log_qps).min(24)),
             cqns: Numbers::new("CQN", 1, 1 << options.log_cqs.min(limits.log_cqs).min(24)),
+            srqns: Numbers::new("SRQN", 1, 1 << LOG_SRQS.min(limits.log_srqs)),
             eqns: Numbers::new("EQN", 0, limits.max_eqs.get().into()),
             key_indices: Numbers::new("key index", options.first_key_index, 1 << log_keys.min(24)),
             pdns: Numbers::new("PD number", 1, 1 << 24),
@@ -109,6 +115,8 @@ impl Device {
             queue_pairs: HashMap::new(),
             completion_queues: HashMap::new(),
             event_queues: BTreeMap::new(),
+            shared_receive_queues: BTreeMap::new(),
+            srq_table_is_set: false,
             line_turn: BTreeMap::new(),
             options,
         };
@@ -123,6 +131,8 @@ impl Device {
         set_enabled(self.backing.as_mut(), false, self.options.command_limit)?;
         let queues = self.queue_pairs.drain().flat_map(|(_, qp)| qp.into_buffers());
         let queues = queues.chain(self.completion_queues.drain().flat_map(|(_, cq)| cq.into_buffers()));
+        let shared = std::mem::take(&mut self.shared_receive_queues);
+        let queues = queues.chain(shared.into_values().flat_map(SharedReceiveQueue::into_buffers));
         let event_queues = std::mem::take(&mut self.event_queues);
         for buffer in queues.chain(event_queues.into_values().map(|eq| eq.ring)).chain(self.tables.drain(..)) {
             self.backing.release(buffer);

@@ -19,6 +19,7 @@ mod queue_pair;
 mod receive;
 mod ring;
 mod send;
+mod shared_receive;
 mod wqe;
 
 pub use arm::Awaited;
@@ -33,6 +34,7 @@ pub use poll::WorkCompletion;
 pub use queue_pair::{QpSnapshot, QpSpec};
 pub use receive::ReceiveRequest;
 pub use send::DoorbellForm;
+pub use shared_receive::SrqSpec;
 pub use wqe::{Operands, Payload, Remote, SendRequest, Sge};
 
 /// A number of one kind of object.
@@ -57,6 +59,8 @@ object_numbers! {
     Cqn;
     /// Event queue number.
     Eqn;
+    /// Shared receive queue number.
+    Srqn;
     /// Protection domain number: the hardware compares it, and knows no object behind it.
     Pdn;
 }

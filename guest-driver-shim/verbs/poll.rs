@@ -1,8 +1,11 @@
 //! Polling a completion queue: entries out of host memory, each back to the `wr_id` it was posted with.
 
 use super::completion_queue::CompletionQueue;
-use super::{Cqn, Device, Qpn, Result, VerbsError};
-use rnic_abi::completion::{CQE_SOLICITED, CQE_WITH_IMM, CQE_WITH_INV, CompletionOpcode, CompletionStatus, Cqe};
+use super::ring::Retired;
+use super::{Cqn, Device, Qpn, Result, Srqn, VerbsError};
+use rnic_abi::completion::{
+    CQE_SOLICITED, CQE_SRQ, CQE_WITH_IMM, CQE_WITH_INV, CompletionOpcode, CompletionStatus, Cqe,
+};
 use rnic_abi::limits::NO_OBJECT;
 use serde::Serialize;
 use zerocopy::IntoBytes;
@@ -88,9 +91,19 @@ impl Device {
         self.backing.copy_out(queue.entry_iova(queue.consumer), cqe.as_mut_bytes())?;
         queue.consumer = queue.consumer.wrapping_add(1);
         match cqe.qpn.get() {
-            NO_OBJECT => Ok(Some(None)),
+            NO_OBJECT => {
+                self.free_shared(&cqe);
+                Ok(Some(None))
+            }
             _ => self.resolve(&cqe).map(|completion| Some(Some(completion))),
         }
+    }
+
+    /// The slot of a completion from a shared receive queue is free again; what was posted there is the answer.
+    fn free_shared(&mut self, cqe: &Cqe) -> Option<u64> {
+        let shared = cqe.opcode & CompletionOpcode::RECV.0 != 0 && cqe.flags.get() & CQE_SRQ != 0;
+        let srqn = Some(Srqn(cqe.srqn.get())).filter(|_| shared)?;
+        self.shared_receive_queues.get_mut(&srqn)?.complete(cqe.wqe_index.get())
     }
 
     fn resolve(&mut self, cqe: &Cqe) -> Result<WorkCompletion> {
@@ -99,9 +112,15 @@ impl Device {
         let stray = |what: &str| VerbsError::Device {
             what: format!("{:?} of {qpn} at ring index {}, {what}", CompletionOpcode(cqe.opcode), cqe.wqe_index),
         };
-        let qp = self.queue_pairs.get_mut(&qpn).ok_or_else(|| stray("which does not exist"))?;
-        let ring = if is_receive { &mut qp.receive } else { &mut qp.send };
-        let retired = ring.complete(cqe.wqe_index.get()).ok_or_else(|| stray("where nothing is outstanding"))?;
+        let shared = is_receive && cqe.flags.get() & CQE_SRQ != 0;
+        let retired = if shared {
+            self.free_shared(cqe).map(|wr_id| Retired { wr_id, entries: 1 })
+        } else {
+            let qp = self.queue_pairs.get_mut(&qpn).ok_or_else(|| stray("which does not exist"))?;
+            let ring = if is_receive { &mut qp.receive } else { &mut qp.send };
+            ring.complete(cqe.wqe_index.get())
+        };
+        let retired = retired.ok_or_else(|| stray("where nothing is outstanding"))?;
         if is_receive && retired.entries != 1 {
             return Err(stray("but an earlier receive has not completed"));
         }

@@ -3,7 +3,7 @@
 use super::error::check_limit;
 use super::page_list;
 use super::ring::WorkRing;
-use super::{Cqn, Device, Pdn, Qpn, Result, VerbsError};
+use super::{Cqn, Device, Pdn, Qpn, Result, Srqn, VerbsError};
 use crate::backing::DmaBuffer;
 use rnic_abi::CommandOpcode;
 use rnic_abi::command::*;
@@ -55,6 +55,15 @@ pub struct QpSnapshot {
 
 impl Device {
     pub fn create_queue_pair(&mut self, spec: QpSpec) -> Result<Qpn> {
+        self.create_queue_pair_with(spec, None)
+    }
+
+    /// A queue pair whose receives come from a shared receive queue; the spec's own receives are none.
+    pub fn create_queue_pair_on_srq(&mut self, spec: QpSpec, srqn: Srqn) -> Result<Qpn> {
+        self.create_queue_pair_with(QpSpec { log_receive_entries: 0, log_receive_stride: 0, ..spec }, Some(srqn))
+    }
+
+    fn create_queue_pair_with(&mut self, spec: QpSpec, srqn: Option<Srqn>) -> Result<Qpn> {
         check_limit("log of send slots", spec.log_send_slots.into(), self.limits.log_sq_slots.min(15).into())?;
         check_limit("log of receives", spec.log_receive_entries.into(), self.limits.log_rq_entries.min(15).into())?;
         check_limit("log of the receive stride", spec.log_receive_stride.into(), MAX_LOG_RQ_STRIDE.into())?;
@@ -65,7 +74,8 @@ impl Device {
         let body = CreateQp {
             qpn: qpn.into(),
             qp_type: QP_TYPE_RC,
-            flags: if spec.signal_all { QP_SIGNAL_ALL } else { 0 },
+            flags: if spec.signal_all { QP_SIGNAL_ALL } else { 0 } | if srqn.is_some() { QP_SRQ } else { 0 },
+            srqn: srqn.map_or(0, |srqn| srqn.0).into(),
             log_sq_slots: spec.log_send_slots,
             log_rq_entries: spec.log_receive_entries,
             log_rq_stride: spec.log_receive_stride,
@@ -74,7 +84,10 @@ impl Device {
             receive_cqn: spec.receive_cq.0.into(),
             doorbell_page: spec.doorbell_page.into(),
             sq_pages: page_list::contiguous(send_buffer.iova),
-            rq_pages: page_list::contiguous(receive_buffer.iova),
+            rq_pages: match srqn {
+                Some(_) => rnic_abi::PageListFields::zeroed(),
+                None => page_list::contiguous(receive_buffer.iova),
+            },
             ..CreateQp::zeroed()
         };
         let queue_pair = QueuePair {

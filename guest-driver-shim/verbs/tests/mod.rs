@@ -5,4 +5,5 @@ mod completion_property;
 mod model;
 mod queues;
 mod ring_model;
+mod shared_receives;
 mod work_requests;

@@ -14,7 +14,7 @@ const LOG_ENTRIES: u8 = 2;
 /// A queue pair whose completion queue has 4 entries, and the hardware's side of it.
 pub(super) struct Rig {
     pub device: Device,
-    state: Rc<RefCell<State>>,
+    pub state: Rc<RefCell<State>>,
     eqn: Eqn,
     pub cqn: Cqn,
     qpn: Qpn,
