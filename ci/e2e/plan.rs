@@ -117,7 +117,7 @@ pub fn steps() -> Vec<Step> {
         pci::a_guest_reboots_with_its_adapter within LIMIT_S;
         kill::a_killed_guest_takes_nothing_with_it within LIMIT_S;
         guests::stock_programs_run_between_two_guests within 2 * LIMIT_S;
-        guests::other_kinds_of_queues_run_or_are_refused_cleanly within LIMIT_S;
+        guests::other_kinds_of_queues_run_or_are_refused_cleanly within 2 * LIMIT_S;
         guests::the_module_survives_unbinding_resets_and_removal_in_use within LIMIT_S;
         guests::a_killed_program_leaves_nothing within LIMIT_S;
         guests::users_inside_the_kernel_are_served within LIMIT_S;

@@ -49,7 +49,23 @@ impl Guests {
     /// Runs a program in both guests, the client with the server's address behind it, and gives exit numbers and output.
     pub fn run(&mut self, program: &str) -> ([i32; 2], [String; 2]) {
         self.serve(program);
-        let (code, output) = self.client.shell(&format!("{program} 10.0.0.1 2>&1"), LIMIT).expect("the client's shell");
+        self.join(&format!("{program} 10.0.0.1"))
+    }
+
+    /// Programs of connection management: the server listens on a device, not on a socket. Both succeed.
+    #[track_caller]
+    pub fn connect(&mut self, server: &str, client: &str) {
+        shell(&mut self.server, &format!("rm -f /tmp/code; {}", in_background(server)));
+        let listens = "rdma resource show cm_id | grep -q LISTEN || [ -e /tmp/code ]";
+        shell(&mut self.server, &format!("until {listens}; do usleep 20000; done"));
+        let (codes, printed) = self.join(client);
+        assert_eq!(codes, [0, 0], "{server} and {client}: {printed:?}");
+        println!("{client}: {}", printed[1].lines().last().unwrap_or_default());
+    }
+
+    /// The client's half, and both ends.
+    fn join(&mut self, client: &str) -> ([i32; 2], [String; 2]) {
+        let (code, output) = self.client.shell(&format!("{client} 2>&1"), LIMIT).expect("the client's shell");
         let ended = shell(&mut self.server, "until [ -s /tmp/code ]; do usleep 20000; done; cat /tmp/code");
         let printed = shell(&mut self.server, "cat /tmp/out");
         let ended = ended.parse().expect("an exit number");

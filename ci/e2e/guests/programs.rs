@@ -65,5 +65,15 @@ pub fn other_kinds_of_queues_run_or_are_refused_cleanly() {
         assert_eq!(codes, [1, 1], "{program}: {printed:?}");
         assert!(printed[1].contains(refusal), "{program}: {printed:?}");
     }
+    if has(&told, "max_ah:") {
+        for program in ["ib_send_bw -c UD -n 100", "ib_send_lat -c UD -n 50", "ib_write_bw -c UC -n 100"] {
+            guests.succeed(&format!("{program} -F -d rnic0"));
+        }
+        // Management datagrams are there, and with them connections by address.
+        guests.connect("rping -s -a 10.0.0.1 -C 5 -v", "rping -c -a 10.0.0.1 -C 5 -v");
+        guests.connect("ucmatose", "ucmatose -s 10.0.0.1");
+        guests.connect("udaddy", "udaddy -s 10.0.0.1");
+        guests.connect("ib_write_bw -R -F -n 100 -d rnic0", "ib_write_bw -R -F -n 100 -d rnic0 10.0.0.1");
+    }
     guests.end();
 }
