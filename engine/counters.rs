@@ -53,6 +53,16 @@ counters! {
     rx_dropped_address,
     rx_dropped_transport,
     rx_bad_pkey,
+    /// Datagrams whose Q_Key is not the queue pair's.
+    rx_bad_qkey,
+    /// Messages of unreliable transports that were dropped: no receive posted, longer than the receive, packets missing or out
+    /// of place, refused otherwise.
+    rx_dropped_no_receive,
+    rx_dropped_too_long,
+    rx_dropped_sequence,
+    rx_dropped_refused,
+    /// Copies of multicast packets that queue pairs were given.
+    rx_group_copies,
     /// Key refusals, local and remote.
     lkey_invalid,
     lkey_range,

@@ -6,6 +6,7 @@ use crate::completion::moderation::Moderated;
 use crate::config::EngineConfig;
 use crate::congestion::rate_limiter::RateLimiterTable;
 use crate::context::Contexts;
+use crate::context::multicast::MulticastTable;
 use crate::counters::Counters;
 use crate::diagnostics::{DiagnosticRecord, Diagnostics};
 use crate::front_end::native::Native;
@@ -58,6 +59,7 @@ pub struct Engine {
     /// Queue pairs with READs or atomics to answer; they take turns with those that have requests to send.
     pub(crate) replying: VecDeque<Qpn>,
     reply_next: bool,
+    pub(crate) multicast: MulticastTable,
     pub(crate) atomic_locks: AtomicLocks,
     /// Queue pairs that have invalidated a key and wait for reads.
     pub(crate) invalidating: Vec<Qpn>,
@@ -110,6 +112,7 @@ impl Engine {
             staged: VecDeque::new(),
             replying: VecDeque::new(),
             reply_next: false,
+            multicast: MulticastTable::default(),
             atomic_locks: AtomicLocks::default(),
             invalidating: Vec::new(),
             doomed: Vec::new(),

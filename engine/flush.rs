@@ -48,7 +48,25 @@ impl Engine {
         if let Some(wqe) = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.pop_oldest()) {
             self.complete_send(host, qpn, wqe, status, Some(diagnostic));
         }
-        self.enter_error(host, qpn, context, EventRecord::QpFatal { qpn: qpn.0, diagnostic });
+        if context.service.is_reliable() || planted("failed_send_ends_the_queue_pair") {
+            self.enter_error(host, qpn, context, EventRecord::QpFatal { qpn: qpn.0, diagnostic });
+        } else {
+            self.enter_send_queue_error(host, qpn, context);
+        }
+    }
+
+    /// SQE: what is behind the failed send is flushed, and nobody else is concerned. The completion tells of it.
+    fn enter_send_queue_error(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext) {
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
+        context.state = QpState::Sqe;
+        qp.state = QpState::Sqe;
+        qp.recall_transmit();
+        qp.deadlines.stop_all();
+        qp.failing = None;
+        qp.local_barrier = None;
+        // The rest of a message that failed on its way is not sent, nor numbered.
+        context.requester.unacked_psn = context.requester.send_psn;
+        self.flush(host, qpn);
     }
 
     /// To the error state, with its event and everything flushed.
@@ -112,13 +130,14 @@ impl Engine {
         }
     }
 
-    /// Completes what is left of a queue pair in the error state as flushed, in order.
+    /// Completes what is left of a queue pair in the error state as flushed, in order; in SQE of its send queue.
     pub(crate) fn flush(&mut self, host: &mut Host, qpn: Qpn) {
         for _ in 0..BATCH {
-            if !self.queue_pairs.get(qpn).is_some_and(|qp| qp.state == QpState::Err && !qp.leaving) {
+            let Some(state) = self.queue_pairs.get(qpn).filter(|qp| !qp.leaving).map(|qp| qp.state) else { return };
+            if !matches!(state, QpState::Err | QpState::Sqe) {
                 return;
             }
-            if !self.flush_send(host, qpn) && !self.flush_receive(host, qpn) {
+            if !self.flush_send(host, qpn) && (state == QpState::Sqe || !self.flush_receive(host, qpn)) {
                 return;
             }
         }
@@ -187,6 +206,7 @@ impl Engine {
             status,
             length_bytes: 0,
             source_qpn: Qpn(0),
+            datagram: None,
             solicited: false,
             diagnostic: Some(diagnostic),
         };

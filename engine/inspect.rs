@@ -6,7 +6,7 @@
 use crate::context::completion_queue::CqContext;
 use crate::context::gid::GidEntry;
 use crate::context::key::KeyContext;
-use crate::context::queue_pair::{QpContext, QpState};
+use crate::context::queue_pair::{QpContext, QpState, Service};
 use crate::context::shared_receive_queue::SrqContext;
 use crate::engine::Engine;
 use crate::queues::{CompletionQueue, EventQueue, QueuePair, Ring, SharedReceiveQueue, TransmitState};
@@ -26,6 +26,7 @@ pub struct RingView {
 #[derive(Clone, Debug)]
 pub struct QueuePairView {
     pub qpn: u32,
+    pub service: Service,
     pub state: QpState,
     pub pdn: u32,
     pub doorbell_page: u32,
@@ -125,6 +126,8 @@ pub struct AdapterView {
     pub object_counts: [usize; 5],
     pub caches: Vec<CacheView>,
     pub gids: Vec<(u16, GidEntry)>,
+    /// Multicast groups with their queue pairs.
+    pub groups: Vec<([u8; 16], Vec<u32>)>,
     pub timers: usize,
     pub next_timer_ns: Option<u64>,
     /// Queue pairs with something to send, with an answer to send, with a packet whose payload has come late.
@@ -163,6 +166,11 @@ impl Engine {
                 cache("translations", contexts.translations.used(), contexts.translations.capacity()),
             ],
             gids: contexts.gids.indexed().map(|(index, entry)| (index, *entry)).collect(),
+            groups: self
+                .multicast
+                .groups()
+                .map(|(group, members)| (*group, members.iter().map(|qpn| qpn.0).collect()))
+                .collect(),
             timers: self.timers.len(),
             next_timer_ns: self.timers.next_ns(),
             scheduled: [self.ready.len(), self.responses.len() + self.replying.len(), self.staged.len()],
@@ -207,6 +215,7 @@ impl QueuePair {
         let receives = self.rq.view(self.rq_producer.into(), self.rq_consumer.into(), self.rq_consumer.into());
         QueuePairView {
             qpn,
+            service: self.service,
             state: self.state,
             pdn: self.pdn.0,
             doorbell_page: self.doorbell_page,

@@ -3,7 +3,7 @@
 
 use crate::context::access::Plan;
 use crate::context::page_list::PageList;
-use crate::context::queue_pair::QpState;
+use crate::context::queue_pair::{QpState, Service};
 use crate::front_end::commands::NewQp;
 use crate::front_end::{Completion, EventRecord, ScatterList, Status};
 use crate::numbers::{Cqn, Eqn, Pdn, Qpn, Srqn};
@@ -98,6 +98,7 @@ pub(crate) struct Failing {
 pub(crate) struct QueuePair {
     /// The state that counts; the context's copy follows it.
     pub state: QpState,
+    pub service: Service,
     pub doorbell_page: u32,
     pub pdn: Pdn,
     /// No two queue pairs ever have the same: numbers are used again, this is not.
@@ -273,6 +274,7 @@ impl QueuePair {
     pub fn new(new: &NewQp, sq: Ring, rq: Ring) -> Self {
         Self {
             state: QpState::Reset,
+            service: new.service,
             doorbell_page: new.doorbell_page,
             pdn: new.pdn,
             serial: 0,

@@ -55,6 +55,11 @@ impl Engine {
         self.contexts.gids.iter().any(|entry| entry.gid == *gid)
     }
 
+    /// Queue pairs are attached to this group.
+    pub fn joined_group(&self, gid: &[u8; 16]) -> bool {
+        self.multicast.has_members(gid)
+    }
+
     /// Queue pairs, completion queues, event queues, shared receive queues and keys that exist.
     pub fn object_counts(&self) -> [usize; 5] {
         let keys = self.keys_present.iter().map(|word| word.count_ones() as usize).sum();

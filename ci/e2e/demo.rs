@@ -31,6 +31,13 @@ pub fn the_known_totals_over_model_hosts() {
         ("--op read --cold", [8, 5]),
         ("--op cmp_swap --cold", [8, 6]),
         ("--op fetch_add --unshared", [4, 2]),
+        ("--transport uc", [4, 3]),
+        ("--transport uc --length 10000 --mtu 1024", [13, 12]),
+        ("--transport uc --op write --unshared", [4, 1]),
+        ("--transport ud --op send_imm", [4, 3]),
+        ("--transport ud --op send --length 0 --armed", [3, 4]),
+        ("--transport ud --op send --cold", [8, 7]),
+        ("--transport ud --op send --length 192 --inline --doorbell wqe", [3, 3]),
     ] {
         let report = model(arguments);
         assert_eq!(totals(&report), expected, "{arguments}");
@@ -239,6 +246,10 @@ pub fn the_exit_number_says_what_went_wrong() {
         "--op fetch_add --length 16",
         "--op read --inline",
         "--op read --armed",
+        "--transport ud",
+        "--transport ud --op send --length 5000",
+        "--transport uc --op read",
+        "--transport uc --fault bad-rkey",
     ] {
         assert_refused(&format!("--hosts model {usage}"), 2);
     }
@@ -335,6 +346,8 @@ pub fn the_known_totals_in_guests() {
         ("--op read --length 10000 --mtu 1024", [13, 10]),
         ("--op cmp_swap", [4, 2]),
         ("--op fetch_add --unshared", [4, 2]),
+        ("--transport uc --length 10000 --mtu 1024", [13, 12]),
+        ("--transport ud --op send", [4, 3]),
     ] {
         in_guests(arguments, expected, Duration::from_secs(8));
     }

@@ -301,6 +301,11 @@ const NOT_IN_THE_STREAM: &[(Diagnostic, &str)] = &[
     (Diagnostic::AtomicAlignment, NOT_HERE),
     (Diagnostic::BadResponse, NOT_HERE),
     (Diagnostic::ReadResponseLength, NOT_HERE),
+    (Diagnostic::MulticastGid, NOT_HERE),
+    (Diagnostic::MulticastQueuePair, NOT_HERE),
+    (Diagnostic::MulticastFull, NOT_HERE),
+    (Diagnostic::DatagramTooLong, NOT_HERE),
+    (Diagnostic::DatagramAddress, NOT_HERE),
     (Diagnostic::Flushed, "it explains completions and is no event: seen in vendor_err by the step after this one"),
 ];
 

@@ -10,7 +10,7 @@ use rnic_ci::guest::GuestMemory;
 use rnic_pcie::Class;
 use rnic_shim::backings::in_process::ModelHost;
 use rnic_shim::backings::socket::{MemoryAccess, Socket};
-use rnic_shim::transaction::{Operation, TransactionSpec};
+use rnic_shim::transaction::{Operation, TransactionSpec, Transport};
 use rnic_shim::verbs::MrLayout;
 use serde_json::json;
 use std::sync::Arc;
@@ -30,6 +30,7 @@ fn specs() -> Vec<(&'static str, TransactionSpec, [usize; 2])> {
     let long = TransactionSpec { length_bytes: 10_000, path_mtu_bytes: 1024, ..story.clone() };
     let listed = TransactionSpec { layout: MrLayout::List, elements: 3, ..long.clone() };
     let send = TransactionSpec { operation: Operation::SendImm, layout: MrLayout::TwoLevel, ..story.clone() };
+    let unreliable = TransactionSpec { transport: Transport::Uc, ..listed.clone() };
     vec![
         ("the story", story.clone(), [4, 3]),
         // Two contexts and a key on each side; a contiguous region needs no translation.
@@ -38,7 +39,9 @@ fn specs() -> Vec<(&'static str, TransactionSpec, [usize; 2])> {
         ("unsignaled", TransactionSpec { signaled: false, ..story }, [3, 3]),
         ("ten packets", long, [13, 12]),
         ("ten packets of three elements in listed pages", listed, [13, 12]),
-        ("a SEND, armed", TransactionSpec { armed: true, ..send }, [4, 4]),
+        ("a SEND, armed", TransactionSpec { armed: true, ..send.clone() }, [4, 4]),
+        ("ten packets of an unreliable connection", unreliable, [13, 12]),
+        ("a datagram, armed", TransactionSpec { armed: true, transport: Transport::Ud, ..send }, [4, 4]),
     ]
 }
 

@@ -8,7 +8,7 @@ use crate::bench::transaction::{Pair, over_socket};
 use crate::bench::{laboratory, program};
 use crate::tally;
 use rnic_ci::tools::Tools;
-use rnic_shim::transaction::{Fault, Operation, TransactionSpec};
+use rnic_shim::transaction::{Fault, Operation, TransactionSpec, Transport};
 use rnic_shim::verbs::Device;
 use rnic_switch::NeverSleeps;
 use rnic_wire::{Drop, Frame, Gid, IcrcCheck, IcrcState, parse};
@@ -32,6 +32,8 @@ pub fn scapy_and_tshark_read_every_packet_of_the_demo_as_we_do() {
         ("swap", "--op cmp_swap", 2),
         ("invalidate", "--op send_inv --length 777 --mtu 256", 5),
         ("add-lost", "--op fetch_add --fault drop:1", 4),
+        ("uc", "--transport uc --length 10000 --mtu 1024", 10),
+        ("ud", "--transport ud --op send_imm --length 777", 1),
     ] {
         let path = folder.path().join(format!("{name}.pcapng"));
         program::model(&format!("{arguments} --capture {}", path.display()));
@@ -77,6 +79,19 @@ pub fn scapy_and_tshark_read_every_packet_of_other_transactions_as_we_do() {
         ),
         ("elements", TransactionSpec { elements: 3, path_mtu_bytes: 512, ..write(1025) }, 4),
         ("near-the-wrap", TransactionSpec { psn: 0xff_fffe, path_mtu_bytes: 256, ..write(1000) }, 5),
+        ("uc-write", TransactionSpec { transport: Transport::Uc, path_mtu_bytes: 256, ..write(1001) }, 4),
+        (
+            "ipv6-uc-send",
+            TransactionSpec { transport: Transport::Uc, operation: send, length_bytes: 3001, ..ipv6.clone() },
+            1,
+        ),
+        ("ud", TransactionSpec { transport: Transport::Ud, operation: send_imm, solicited: true, ..write(777) }, 1),
+        ("ud-of-nothing", TransactionSpec { transport: Transport::Ud, operation: send, ..write(0) }, 1),
+        (
+            "ipv6-ud",
+            TransactionSpec { transport: Transport::Ud, operation: send, length_bytes: 4095, ..ipv6.clone() },
+            1,
+        ),
     ] {
         println!("{name}");
         let backings = ["A", "B"].map(|adapter| over_socket(&fabric.socket(adapter)));

@@ -63,6 +63,7 @@ fn operate(number: u64, a: &mut Station, b: &mut Station, ends: &[Endpoint; 2]) 
         immediate: number as u32,
         signaled: true,
         solicited: false,
+        datagram: None,
         fence: false,
     };
     a.device.post_send(Qpn(ends[0].qpn), &[request], form).expect("posted");

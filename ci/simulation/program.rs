@@ -269,6 +269,7 @@ impl Simulation {
                     immediate: message.immediate,
                     signaled: message.signaled,
                     solicited: message.solicited,
+                    datagram: None,
                     fence: message.fence,
                 }
             })

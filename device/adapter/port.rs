@@ -1,7 +1,8 @@
 //! The adapter's port: between its functions and the switch.
 //!
 //! Frames for the RNIC's own addresses turn round here, through the same frames as all others. A frame goes to the RNIC
-//! if it is RoCE, addressed to one of its GIDs, and the RNIC is enabled; every other goes to the Ethernet function.
+//! if it is RoCE, addressed to one of its GIDs or to a group that its queue pairs are attached to, and the RNIC is enabled;
+//! every other goes to the Ethernet function. What is sent to such a group goes both ways.
 
 use rnic_engine::Engine;
 use rnic_switch::Port;
@@ -57,22 +58,32 @@ impl AdapterPort {
             self.link_down_frames += 1;
             return;
         }
-        let own = destination(frame.bytes()).is_some_and(|gid| engine.owns_gid(&gid.0));
-        if own {
-            self.turn(frame);
-        } else {
-            self.switch.transmit(frame, now_ns);
+        match destination(frame.bytes()) {
+            Some(gid) if engine.owns_gid(&gid.0) => self.turn(frame),
+            Some(gid) if engine.joined_group(&gid.0) => self.transmit_to_group(frame, now_ns),
+            _ => {
+                self.switch.transmit(frame, now_ns);
+            }
         }
     }
 
     /// Transmits a frame of the Ethernet function.
     pub fn transmit_ethernet(&mut self, engine: &Engine, frame: &mut Frame, now_ns: u64) {
         match taker(engine, frame) {
+            Taker::Rnic if is_group(frame) => self.transmit_to_group(frame, now_ns),
             Taker::Rnic => self.turn(frame),
             Taker::Ethernet => {
                 self.switch.transmit(frame, now_ns);
             }
         }
+    }
+
+    /// The group has members here and may have others elsewhere.
+    fn transmit_to_group(&mut self, frame: &mut Frame, now_ns: u64) {
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.copy_from(frame);
+        self.turned.push_back(copy);
+        self.switch.transmit(frame, now_ns);
     }
 
     fn turn(&mut self, frame: &mut Frame) {
@@ -114,8 +125,12 @@ impl AdapterPort {
 fn taker(engine: &Engine, frame: &Frame) -> Taker {
     let is_for_rnic = engine.is_enabled()
         && (frame.icrc != IcrcState::NotRoce || is_roce(frame.bytes()))
-        && destination(frame.bytes()).is_some_and(|gid| engine.owns_gid(&gid.0));
+        && destination(frame.bytes()).is_some_and(|gid| engine.owns_gid(&gid.0) || engine.joined_group(&gid.0));
     if is_for_rnic { Taker::Rnic } else { Taker::Ethernet }
+}
+
+fn is_group(frame: &Frame) -> bool {
+    destination(frame.bytes()).is_some_and(Gid::is_multicast)
 }
 
 /// The destination address of an IP frame, as a GID.

@@ -147,6 +147,10 @@ fn adapter(row: &AdapterReport) -> String {
         let vlan = gid.vlan_id.map_or(String::new(), |id| format!(" VLAN {id}"));
         text += &format!("  GID {:<7} {} MAC {}{vlan}\n", gid.index, gid.gid, gid.mac);
     }
+    for group in &row.groups {
+        let members: Vec<String> = group.qpns.iter().map(|qpn| format!("{qpn:#x}")).collect();
+        text += &format!("  group       {} QPs {}\n", group.gid, members.join(" "));
+    }
     let next = row.timers.next_due_ns.map_or(String::new(), |due_ns| format!(", next looked at {}", seconds(due_ns)));
     let scheduled = &row.scheduled;
     text += &format!("  timers      {} in the table{next}\n", row.timers.running);
@@ -170,8 +174,8 @@ fn ring(row: &RingRow) -> String {
 
 fn queue_pair(row: &QueuePairRow) -> String {
     let mut text = format!(
-        "  QP {:#x}: {}, PD {}, doorbell page {}, CQs {} (send) {} (receive)\n",
-        row.qpn, row.state, row.pdn, row.doorbell_page, row.send_cqn, row.receive_cqn
+        "  QP {:#x}: {} {}, PD {}, doorbell page {}, CQs {} (send) {} (receive)\n",
+        row.qpn, row.qp_type, row.state, row.pdn, row.doorbell_page, row.send_cqn, row.receive_cqn
     );
     text += &format!(
         "    send      {}; {} waiting, {} unacknowledged, {}\n",
@@ -187,6 +191,12 @@ fn queue_pair(row: &QueuePairRow) -> String {
     }
     match &row.context {
         None => text += "    context   in host memory alone\n",
+        Some(context) if row.is_datagram() => {
+            text += &format!(
+                "    datagrams Q_Key {:#x}, MTU {}, PSN {} next\n",
+                context.qkey, context.path_mtu_bytes, context.send_psn
+            );
+        }
         Some(context) => {
             text += &format!(
                 "    peer      QP {:#x} at {} ({}), path MTU {}, source GID {}\n",

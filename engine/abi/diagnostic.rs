@@ -72,8 +72,11 @@ rules! {
     DoorbellPageRange = 310, "the doorbell page does not exist", "Doorbells", "a page number beyond REG_DOORBELL_PAGES";
     VectorRange = 311, "the MSI-X vector does not exist", "Event queue", "more event queues than vectors";
     VectorUnusable = 312, "the MSI-X vector has no receiver", "Event queue", "MSI-X is off or the vector was not set up";
-    QpTypeUnsupported = 313, "the queue pair type is not supported", "Queue pairs", "a type other than RC";
+    QpTypeUnsupported = 313, "the queue pair type is not supported", "Queue pairs", "a type of a later version; see the feature bits";
     GidExists = 314, "another entry of the GID table holds this GID in the same VLAN", "Commands", "an address was moved to another index without removing it first";
+    MulticastGid = 315, "the group's GID is not a multicast address", "Unreliable transports", "the bytes in another order";
+    MulticastQueuePair = 316, "only datagram queue pairs take the packets of groups", "Unreliable transports", "a queue pair of another type";
+    MulticastFull = 317, "there is no room for another group, or for another queue pair in it", "Unreliable transports", "a limit of QUERY_DEVICE was ignored";
     ModifyTransition = 320, "no transition leads from the present state to this one", "Queue pair states", "a step of RESET, INIT, RTR, RTS was left out";
     ModifyMissing = 321, "a required attribute is missing", "Queue pair states", "see the table of transitions";
     ModifyIllegal = 322, "an attribute is not allowed in this transition", "Queue pair states", "see the table of transitions";
@@ -100,6 +103,8 @@ rules! {
     ReceiveFetchFault = 410, "a receive work request could not be read from its ring", "Receive queue", "the ring is not mapped for DMA";
     ReadNotEnabled = 411, "the queue pair's max_rd_atomic is 0: it may have no READ or atomic outstanding", "Queue pair states", "max_rd_atomic was not set, or not agreed with the peer";
     ReadTooLong = 412, "the READ's responses would take 2^23 PSNs or more", "Requester", "2 GiB at a path MTU of 256";
+    DatagramTooLong = 413, "the datagram is longer than the port's MTU", "Unreliable transports", "a message that needs a connection";
+    DatagramAddress = 414, "the datagram's address cannot be used: GID index without entry, flow label, service level, QPN or P_Key index out of range", "Unreliable transports", "an address handle of a GID that was removed";
     SrqIndex = 415, "the index ring of a shared receive queue names a slot that it does not have", "Shared receive queues", "an index ring that was not written before the doorbell";
     SrqFetchFault = 416, "the index ring of a shared receive queue could not be read", "Shared receive queues", "the ring is not mapped for DMA";
     LKeyInvalid = 420, "the local key is not valid", "Memory regions", "a key that was never registered, or was deregistered";

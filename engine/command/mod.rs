@@ -8,6 +8,7 @@ mod caches;
 mod completion_queues;
 mod keys;
 mod modify;
+mod multicast;
 mod objects;
 mod queue_pairs;
 mod shared_receive_queues;
@@ -246,6 +247,8 @@ impl Engine {
             Command::ModifyQp(change) => self.modify_qp(host, change, cause),
             Command::QueryQp(qpn) => self.query_qp(host, *qpn, cause),
             Command::DestroyQp(qpn) => self.destroy_qp(*qpn),
+            Command::AttachMulticast { qpn, gid } => self.attach_multicast(*qpn, *gid),
+            Command::DetachMulticast { qpn, gid } => self.detach_multicast(*qpn, *gid),
             Command::CreateSrq(new) => self.create_srq(host, new, cause, progress),
             Command::ModifySrq { srqn, limit } => self.modify_srq(host, *srqn, *limit, cause),
             Command::QuerySrq(srqn) => self.query_srq(host, *srqn, cause),

@@ -2,7 +2,7 @@
 
 use super::transitions::{self, Refusal};
 use super::{Halt, halt, missing};
-use crate::context::queue_pair::{QpContext, QpState};
+use crate::context::queue_pair::{QpContext, QpState, Service};
 use crate::engine::Engine;
 use crate::front_end::commands::QpChange;
 use crate::front_end::{Answer, CommandError, EventRecord};
@@ -19,9 +19,10 @@ use rnic_wire::Psn;
 impl Engine {
     pub(super) fn modify_qp(&mut self, host: &mut Host, change: &QpChange, cause: Cause) -> Result<Answer, Halt> {
         let qpn = change.qpn;
-        let state = self.queue_pairs.get(qpn).map(|qp| qp.state).ok_or_else(|| missing(qpn.0))?;
+        let (state, service) =
+            self.queue_pairs.get(qpn).map(|qp| (qp.state, qp.service)).ok_or_else(|| missing(qpn.0))?;
         let next = change.state.unwrap_or(state);
-        if let Err(refused) = self.check_change(state, next, change) {
+        if let Err(refused) = self.check_change(service, state, next, change) {
             self.apply_though_refused(host, qpn, change, cause);
             return Err(refused.into());
         }
@@ -48,7 +49,7 @@ impl Engine {
                 qp.recall_transmit();
                 self.note_drained(host, qpn);
             }
-            (QpState::Sqd, QpState::Rts) => self.schedule(qpn),
+            (QpState::Sqd | QpState::Sqe, QpState::Rts) => self.schedule(qpn),
             _ => {}
         }
         self.store_qp(host, qpn, context);
@@ -65,13 +66,19 @@ impl Engine {
         }
     }
 
-    fn check_change(&self, state: QpState, next: QpState, change: &QpChange) -> Result<(), CommandError> {
+    fn check_change(
+        &self,
+        service: Service,
+        state: QpState,
+        next: QpState,
+        change: &QpChange,
+    ) -> Result<(), CommandError> {
         let refuse = |diagnostic, status| CommandError::new(status, diagnostic, change.qpn.0);
         let parameter = |diagnostic| refuse(diagnostic, CommandStatus::BAD_PARAMETER);
         if change.current_state.is_some_and(|current| current != state) && !planted("current_state_unchecked") {
             return Err(refuse(Diagnostic::ModifyCurrentState, CommandStatus::BAD_STATE));
         }
-        transitions::check(state, next, change.mask).map_err(|refusal| match refusal {
+        transitions::check(service, state, next, change.mask).map_err(|refusal| match refusal {
             Refusal::NoTransition => refuse(Diagnostic::ModifyTransition, CommandStatus::BAD_STATE),
             Refusal::Missing(_) => parameter(Diagnostic::ModifyMissing),
             Refusal::Illegal(_) => parameter(Diagnostic::ModifyIllegal),
@@ -79,7 +86,9 @@ impl Engine {
         if change.mask & (ATTR_ALT_PATH | ATTR_PATH_MIG_STATE) != 0 {
             return Err(parameter(Diagnostic::ModifyUnsupported));
         }
-        if self.values_hold(change) { Ok(()) } else { Err(parameter(Diagnostic::ModifyValue)) }
+        // Management datagrams have one Q_Key everywhere.
+        let qkey_holds = service != Service::Gsi || change.mask & ATTR_QKEY == 0 || change.qkey == GSI_QKEY;
+        if self.values_hold(change) && qkey_holds { Ok(()) } else { Err(parameter(Diagnostic::ModifyValue)) }
     }
 
     fn values_hold(&self, change: &QpChange) -> bool {
@@ -115,7 +124,7 @@ impl Engine {
             return Err(Halt::Blocked);
         }
         qp.rewind();
-        let fresh = QpContext::new(qp.pdn);
+        let fresh = QpContext::new(qp.service, qp.pdn, self.config.port_mtu_bytes);
         self.store_qp(host, qpn, fresh);
         self.forget_rd_atomic(host, qpn);
         Ok(Answer::Done)
@@ -150,6 +159,9 @@ fn apply(context: &mut QpContext, change: &QpChange) {
     }
     if given(ATTR_PKEY_INDEX) {
         context.pkey_index = change.pkey_index;
+    }
+    if given(ATTR_QKEY) {
+        context.qkey = change.qkey;
     }
     if given(ATTR_DEST_QPN) {
         context.dest_qpn = Qpn(change.dest_qpn);

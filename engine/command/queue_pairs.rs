@@ -3,7 +3,7 @@
 use super::objects::exists;
 use super::tables::{Extent, has_entry, usable};
 use super::{Halt, Progress, halt, missing};
-use crate::context::queue_pair::QpContext;
+use crate::context::queue_pair::{QpContext, Service};
 use crate::context::rd_atomic::RdAtomicContext;
 use crate::context::translation::Owner;
 use crate::engine::Engine;
@@ -13,6 +13,7 @@ use crate::host::Host;
 use crate::numbers::{Cqn, Qpn, Srqn};
 use crate::pending::Waiter;
 use crate::queues::{AtomicRead, QueuePair, Ring, TransmitState};
+use rnic_abi::command::{GSI_QPN, MULTICAST_QPN};
 use rnic_abi::limits;
 use rnic_pcie::Cause;
 
@@ -25,8 +26,9 @@ impl Engine {
         progress: &mut Progress,
     ) -> Result<Answer, Halt> {
         let number = new.qpn.0;
-        // 0 and 1 are the management datagrams' by specification.
-        let in_range = (2..=0xff_ffff).contains(&number)
+        // 0 and 1 are the management datagrams' by specification, and the last number is the multicast groups'.
+        let in_range = (GSI_QPN..MULTICAST_QPN).contains(&number)
+            && (number == GSI_QPN) == (new.service == Service::Gsi)
             && new.log_sq_slots <= limits::MAX_LOG_SQ_SLOTS
             && new.log_rq_entries <= limits::MAX_LOG_RQ_ENTRIES;
         if !in_range {
@@ -59,11 +61,11 @@ impl Engine {
             Extent { owner: Owner::ReceiveQueue(number), pages: rq.pages, bytes: rq.bytes() },
         ];
         self.warm(host, &extents, cause, progress)?;
-        self.store_qp(host, new.qpn, QpContext::new(new.pdn));
-        self.forget_rd_atomic(host, new.qpn);
+        self.store_qp(host, new.qpn, QpContext::new(new.service, new.pdn, self.config.port_mtu_bytes));
         self.serials = self.serials.wrapping_add(1);
         let qp = QueuePair { serial: self.serials, ..QueuePair::new(new, sq, rq) };
         self.queue_pairs.insert(new.qpn, qp);
+        self.forget_rd_atomic(host, new.qpn);
         self.count_users(new.send_cqn, new.receive_cqn, true);
         self.count_srq_user(new.srqn, true);
         Ok(Answer::Done)
@@ -71,7 +73,8 @@ impl Engine {
 
     /// Nothing is remembered of READs and atomics, if there is memory to remember them in.
     pub(super) fn forget_rd_atomic(&mut self, host: &mut Host, qpn: Qpn) {
-        if self.remembers_rd_atomic(qpn) {
+        let reliable = self.queue_pairs.get(qpn).is_some_and(|qp| qp.service.is_reliable());
+        if reliable && self.remembers_rd_atomic(qpn) {
             self.store_rd_atomic(host, qpn, RdAtomicContext::default());
         }
     }
@@ -114,6 +117,7 @@ impl Engine {
             rq_psn: responder.expected_psn.get(),
             sq_psn: requester.send_psn.get(),
             dest_qpn: context.dest_qpn.0,
+            qkey: context.qkey,
             av: context.av,
             sqd_notify: false,
         };
@@ -132,6 +136,7 @@ impl Engine {
         let Some(qp) = self.queue_pairs.remove(qpn) else { return Err(missing(qpn.0)) };
         self.count_users(qp.send_cqn, qp.receive_cqn, false);
         self.count_srq_user(qp.srqn, false);
+        self.multicast.detach_everywhere(qpn);
         self.contexts.queue_pairs.remove(qpn.0);
         self.contexts.rd_atomic.remove(qpn.0);
         self.contexts.forget_lines(Owner::SendQueue(qpn.0));

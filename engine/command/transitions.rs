@@ -2,10 +2,11 @@
 
 use crate::context::queue_pair::QpState;
 use crate::context::queue_pair::QpState::*;
+use crate::context::queue_pair::Service;
 use crate::planted::planted;
 use rnic_abi::command::*;
 
-/// A step of the state machine of an RC queue pair, and the attributes that it requires and allows.
+/// A step of the state machine of a queue pair, and the attributes that it requires and allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
     pub from: QpState,
@@ -35,7 +36,7 @@ const DRAINED: u32 = ATTR_PORT
     | ATTR_MIN_RNR_TIMER
     | ATTR_PATH_MIG_STATE;
 
-/// Every step besides those to RESET and ERR, which every state has and which take no attributes.
+/// Every step of RC besides those to RESET and ERR, which every state has and which take no attributes.
 pub const RC_TRANSITIONS: &[Transition] = &[
     step(Reset, Init, INIT, 0),
     step(Init, Init, 0, INIT),
@@ -55,15 +56,62 @@ pub enum Refusal {
     Illegal(u32),
 }
 
+const UC_RTR: u32 = ATTR_AV | ATTR_PATH_MTU | ATTR_DEST_QPN | ATTR_RQ_PSN;
+const UC_LIVE: u32 = ATTR_CUR_STATE | ATTR_ACCESS_FLAGS | ATTR_ALT_PATH | ATTR_PATH_MIG_STATE;
+const UC_DRAINED: u32 = ATTR_AV | ATTR_ALT_PATH | ATTR_ACCESS_FLAGS | ATTR_PKEY_INDEX | ATTR_PATH_MIG_STATE;
+
+pub const UC_TRANSITIONS: &[Transition] = &[
+    step(Reset, Init, INIT, 0),
+    step(Init, Init, 0, INIT),
+    step(Init, Rtr, UC_RTR, ATTR_ALT_PATH | ATTR_ACCESS_FLAGS | ATTR_PKEY_INDEX),
+    step(Rtr, Rts, ATTR_SQ_PSN, UC_LIVE),
+    step(Rts, Rts, 0, UC_LIVE),
+    step(Rts, Sqd, 0, ATTR_EN_SQD_ASYNC_NOTIFY),
+    step(Sqd, Sqd, 0, UC_DRAINED),
+    step(Sqd, Rts, 0, UC_LIVE),
+    step(Sqe, Rts, 0, ATTR_CUR_STATE | ATTR_ACCESS_FLAGS),
+];
+
+const DATAGRAM: u32 = ATTR_PKEY_INDEX | ATTR_QKEY;
+const DATAGRAM_LIVE: u32 = ATTR_CUR_STATE | ATTR_QKEY;
+
+/// The steps of a datagram queue pair; only the attributes of INIT differ between UD and GSI.
+const fn datagram_steps(init: u32) -> [Transition; 9] {
+    [
+        step(Reset, Init, init, 0),
+        step(Init, Init, 0, init),
+        step(Init, Rtr, 0, DATAGRAM),
+        step(Rtr, Rts, ATTR_SQ_PSN, DATAGRAM_LIVE),
+        step(Rts, Rts, 0, DATAGRAM_LIVE),
+        step(Rts, Sqd, 0, ATTR_EN_SQD_ASYNC_NOTIFY),
+        step(Sqd, Sqd, 0, DATAGRAM),
+        step(Sqd, Rts, 0, DATAGRAM_LIVE),
+        step(Sqe, Rts, 0, DATAGRAM_LIVE),
+    ]
+}
+
+pub const UD_TRANSITIONS: &[Transition] = &datagram_steps(DATAGRAM | ATTR_PORT);
+pub const GSI_TRANSITIONS: &[Transition] = &datagram_steps(DATAGRAM);
+
+/// The steps of a transport service.
+pub const fn of(service: Service) -> &'static [Transition] {
+    match service {
+        Service::Rc => RC_TRANSITIONS,
+        Service::Uc => UC_TRANSITIONS,
+        Service::Ud => UD_TRANSITIONS,
+        Service::Gsi => GSI_TRANSITIONS,
+    }
+}
+
 /// Checks a step; `mask` holds the given attributes, the state itself left out.
-pub fn check(from: QpState, to: QpState, mask: u32) -> Result<(), Refusal> {
+pub fn check(service: Service, from: QpState, to: QpState, mask: u32) -> Result<(), Refusal> {
     let mask = mask & !ATTR_STATE;
     let (required, optional) = match (from, to) {
         (_, Reset) => (0, 0),
         (Reset, Err) => return Result::Err(Refusal::NoTransition),
         (_, Err) => (0, 0),
         _ => {
-            let found = RC_TRANSITIONS.iter().find(|step| step.from == from && step.to == to);
+            let found = of(service).iter().find(|step| step.from == from && step.to == to);
             let step = found.ok_or(Refusal::NoTransition)?;
             (step.required, step.optional)
         }
@@ -82,9 +130,14 @@ pub fn check(from: QpState, to: QpState, mask: u32) -> Result<(), Refusal> {
 mod tests {
     use super::*;
 
-    /// The whole state x state table for RC: `x` where a step exists.
+    /// The whole state x state table: true where a step exists. SQE is left towards RTS where it can be entered.
     #[test]
     fn the_steps_are_those_of_the_specification() {
+        Service::ALL.into_iter().for_each(steps_of);
+    }
+
+    fn steps_of(service: Service) {
+        let recovers = !service.is_reliable();
         let table = [
             //           RESET  INIT   RTR    RTS    SQD    SQE    ERR
             (Reset, [true, true, false, false, false, false, false]),
@@ -92,23 +145,26 @@ mod tests {
             (Rtr, [true, false, false, true, false, false, true]),
             (Rts, [true, false, false, true, true, false, true]),
             (Sqd, [true, false, false, true, true, false, true]),
-            (Sqe, [true, false, false, false, false, false, true]),
+            (Sqe, [true, false, false, recovers, false, false, true]),
             (Err, [true, false, false, false, false, false, true]),
         ];
         for (from, row) in table {
             for (to, exists) in QpState::ALL.into_iter().zip(row) {
-                let required = RC_TRANSITIONS.iter().find(|t| t.from == from && t.to == to).map_or(0, |t| t.required);
-                assert_eq!(check(from, to, required | ATTR_STATE).is_ok(), exists, "{from:?} -> {to:?}");
+                let required = of(service).iter().find(|t| t.from == from && t.to == to).map_or(0, |t| t.required);
+                let taken = check(service, from, to, required | ATTR_STATE).is_ok();
+                assert_eq!(taken, exists, "{service:?}: {from:?} -> {to:?}");
             }
         }
     }
 
     #[test]
     fn every_required_attribute_is_missed_and_every_other_one_refused() {
-        for step in RC_TRANSITIONS {
+        for (service, step) in
+            Service::ALL.into_iter().flat_map(|service| of(service).iter().map(move |step| (service, step)))
+        {
             for bit in (0..32).map(|bit| 1u32 << bit).filter(|bit| *bit != ATTR_STATE) {
-                let without = check(step.from, step.to, step.required & !bit);
-                let with = check(step.from, step.to, step.required | bit);
+                let without = check(service, step.from, step.to, step.required & !bit);
+                let with = check(service, step.from, step.to, step.required | bit);
                 if step.required & bit != 0 {
                     assert_eq!(without, Result::Err(Refusal::Missing(bit)), "{step:?}");
                 } else if step.optional & bit == 0 {

@@ -15,6 +15,7 @@ pub(crate) mod in_hand;
 mod invalidate;
 pub mod key;
 pub mod lookup;
+pub mod multicast;
 pub mod page_list;
 pub mod queue_pair;
 pub mod rd_atomic;

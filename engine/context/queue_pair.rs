@@ -4,7 +4,7 @@ use super::image::{Image, Reader, Writer};
 use crate::numbers::{Key, Pdn, Qpn};
 use rnic_abi::command::*;
 use rnic_abi::limits::QP_CONTEXT_BYTES;
-use rnic_wire::{Msn, Psn};
+use rnic_wire::{Msn, Psn, Transport};
 
 /// A queue pair's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +51,66 @@ impl QpState {
     /// Acknowledgements for what was sent are taken in this state.
     pub const fn requests_outstanding(self) -> bool {
         matches!(self, Self::Rts | Self::Sqd)
+    }
+}
+
+/// The transport service of a queue pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Service {
+    /// Reliable connection.
+    #[default]
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagrams.
+    Ud,
+    /// General services interface: the datagrams of management, queue pair 1.
+    Gsi,
+}
+
+impl Service {
+    pub const ALL: [Self; 4] = [Self::Rc, Self::Uc, Self::Ud, Self::Gsi];
+
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Rc => QP_TYPE_RC,
+            Self::Uc => QP_TYPE_UC,
+            Self::Ud => QP_TYPE_UD,
+            Self::Gsi => QP_TYPE_GSI,
+        }
+    }
+
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|service| service.code() == code)
+    }
+
+    /// The name of the type.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rc => "RC",
+            Self::Uc => "UC",
+            Self::Ud => "UD",
+            Self::Gsi => "GSI",
+        }
+    }
+
+    /// What is sent is acknowledged, or sent again.
+    pub const fn is_reliable(self) -> bool {
+        matches!(self, Self::Rc)
+    }
+
+    /// Each work request names where it goes.
+    pub const fn is_datagram(self) -> bool {
+        matches!(self, Self::Ud | Self::Gsi)
+    }
+
+    /// The transport of its packets.
+    pub const fn transport(self) -> Transport {
+        match self {
+            Self::Rc => Transport::Rc,
+            Self::Uc => Transport::Uc,
+            Self::Ud | Self::Gsi => Transport::Ud,
+        }
     }
 }
 
@@ -133,9 +193,12 @@ impl Responder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpContext {
     pub state: QpState,
+    pub service: Service,
     pub pdn: Pdn,
     pub access: u32,
     pub pkey_index: u16,
+    /// Datagrams: what a packet must carry.
+    pub qkey: u32,
     /// 1 is 256 bytes, 5 is 4096.
     pub path_mtu: u8,
     pub dest_qpn: Qpn,
@@ -145,13 +208,17 @@ pub struct QpContext {
 }
 
 impl QpContext {
-    pub fn new(pdn: Pdn) -> Self {
+    /// A context in RESET. A datagram may be as long as the port allows.
+    pub fn new(service: Service, pdn: Pdn, port_mtu_bytes: u32) -> Self {
+        let longest = (1..=5).rev().find(|code| 128 << code <= port_mtu_bytes).unwrap_or(1);
         Self {
             state: QpState::Reset,
+            service,
             pdn,
             access: 0,
             pkey_index: 0,
-            path_mtu: 1,
+            qkey: 0,
+            path_mtu: if service.is_datagram() { longest } else { 1 },
             dest_qpn: Qpn(0),
             av: AddressVector::default(),
             requester: Requester::default(),
@@ -179,10 +246,12 @@ impl Image for QpContext {
 
     fn encode(&self, out: &mut Writer<'_>) {
         out.u8(self.state.code());
+        out.u8(self.service.code());
         out.u8(self.path_mtu);
         out.u32(self.pdn.0);
         out.u32(self.access);
         out.u16(self.pkey_index);
+        out.u32(self.qkey);
         out.u32(self.dest_qpn.0);
         encode_path(&self.av, out);
         encode_requester(&self.requester, out);
@@ -190,16 +259,19 @@ impl Image for QpContext {
     }
 
     fn decode(bytes: &mut Reader<'_>) -> Option<Self> {
-        let (state, path_mtu, pdn) = (QpState::from_code(bytes.u8()?)?, bytes.u8()?, Pdn(bytes.u32()?));
-        let (access, pkey_index, dest_qpn) = (bytes.u32()?, bytes.u16()?, Qpn(number24(bytes)?));
+        let (state, service) = (QpState::from_code(bytes.u8()?)?, Service::from_code(bytes.u8()?)?);
+        let (path_mtu, pdn) = (bytes.u8()?, Pdn(bytes.u32()?));
+        let (access, pkey_index, qkey, dest_qpn) = (bytes.u32()?, bytes.u16()?, bytes.u32()?, Qpn(number24(bytes)?));
         let av = decode_path(bytes)?;
         let requester = decode_requester(bytes)?;
         let responder = decode_responder(bytes)?;
         (1..=5).contains(&path_mtu).then_some(Self {
             state,
+            service,
             pdn,
             access,
             pkey_index,
+            qkey,
             path_mtu,
             dest_qpn,
             av,

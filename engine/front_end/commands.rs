@@ -4,7 +4,7 @@ use crate::context::completion_queue::Moderation;
 use crate::context::gid::GidEntry;
 use crate::context::key::KeyKind;
 use crate::context::page_list::PageList;
-use crate::context::queue_pair::{AddressVector, QpState};
+use crate::context::queue_pair::{AddressVector, QpState, Service};
 use crate::numbers::{Cqn, Eqn, Key, Pdn, Qpn, Srqn};
 use rnic_abi::{CommandStatus, Diagnostic};
 
@@ -83,6 +83,7 @@ pub struct NewSrq {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewQp {
     pub qpn: Qpn,
+    pub service: Service,
     pub signal_all: bool,
     /// It may name the local DMA key and register regions by work request.
     pub privileged: bool,
@@ -119,6 +120,7 @@ pub struct QpChange {
     pub rq_psn: u32,
     pub sq_psn: u32,
     pub dest_qpn: u32,
+    pub qkey: u32,
     pub av: AddressVector,
     pub sqd_notify: bool,
 }
@@ -158,6 +160,8 @@ pub enum Command {
     ModifyQp(QpChange),
     QueryQp(Qpn),
     DestroyQp(Qpn),
+    AttachMulticast { qpn: Qpn, gid: [u8; 16] },
+    DetachMulticast { qpn: Qpn, gid: [u8; 16] },
     CreateSrq(NewSrq),
     ModifySrq { srqn: Srqn, limit: u16 },
     QuerySrq(Srqn),

@@ -8,12 +8,13 @@ pub mod commands;
 pub mod native;
 pub mod work;
 
+use crate::context::queue_pair::Service;
 use crate::numbers::{Cqn, Eqn, Qpn, Srqn};
 pub use commands::{Answer, Command, CommandError};
 use rnic_abi::Diagnostic;
 pub use work::{
-    Binding, Body, Completion, CompletionKind, Element, EventRecord, Operation, Registration, ScatterList, SendWork,
-    Status,
+    Binding, Body, Completion, CompletionKind, DatagramSource, Destination, Element, EventRecord, Operation,
+    Registration, ScatterList, SendWork, Status,
 };
 
 /// How a send doorbell was rung.
@@ -104,6 +105,8 @@ pub struct Expected {
     pub slot_index: u16,
     /// Slots up to the producer index.
     pub available_slots: u16,
+    /// The queue pair's: it decides on opcodes and segments.
+    pub service: Service,
 }
 
 /// The codec of one hardware interface.

@@ -1,6 +1,7 @@
 //! Neutral work requests, completions and events.
 
 use crate::context::page_list::PageList;
+use crate::context::queue_pair::AddressVector;
 use crate::numbers::{Key, Qpn, Srqn};
 use arrayvec::ArrayVec;
 use rnic_abi::Diagnostic;
@@ -95,6 +96,15 @@ pub struct Binding {
     pub length_bytes: u64,
 }
 
+/// Where one datagram goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination {
+    pub av: AddressVector,
+    pub qpn: Qpn,
+    /// With its high bit set the queue pair's own is sent.
+    pub qkey: u32,
+}
+
 /// A send work request as the transmit path knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendWork {
@@ -112,6 +122,8 @@ pub struct SendWork {
     pub compare: u64,
     pub length_bytes: u32,
     pub slots: u16,
+    /// Of a datagram; a connection knows where its packets go.
+    pub destination: Option<Destination>,
     pub body: Body,
 }
 
@@ -146,6 +158,17 @@ pub enum CompletionKind {
     Unknown,
 }
 
+/// Where a datagram came from: what an answer needs beside the network header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramSource {
+    pub qpn: Qpn,
+    pub mac: [u8; 6],
+    /// Identifier and priority of its 802.1Q tag.
+    pub vlan: Option<(u16, u8)>,
+    pub is_ipv6: bool,
+    pub pkey_index: u16,
+}
+
 /// A completion before it becomes bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
@@ -157,6 +180,8 @@ pub struct Completion {
     pub status: Status,
     pub length_bytes: u32,
     pub source_qpn: Qpn,
+    /// Of a datagram that was received.
+    pub datagram: Option<DatagramSource>,
     pub solicited: bool,
     pub diagnostic: Option<Diagnostic>,
 }

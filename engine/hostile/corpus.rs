@@ -30,6 +30,7 @@ const BODIES: &[(&str, Body)] = &[
     ("frames", frames::body),
     ("memory", memory::body),
     ("traffic", traffic::body),
+    ("unreliable", unreliable::body),
 ];
 
 /// What a script reaches beyond what every run reaches.

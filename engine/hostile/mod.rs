@@ -1,4 +1,4 @@
-//! Hostile input: what a guest, a peer and a host's memory can do, in six bodies.
+//! Hostile input: what a guest, a peer and a host's memory can do, in seven bodies.
 //!
 //! Each body takes bytes, reads them as a script and checks what must hold whatever they say: no panic, no step
 //! without end, no byte written where nobody allowed it, an answer or a completion for everything that was asked,
@@ -11,6 +11,7 @@ mod corpus;
 mod frames;
 mod memory;
 mod traffic;
+mod unreliable;
 mod work_requests;
 mod world;
 
@@ -95,6 +96,7 @@ mod tests {
         frames, "ghost_acknowledgements_count";
         memory, "waiter_forgotten";
         traffic, "duplicates_executed";
+        unreliable, "key_range_unchecked";
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl Engine {
     }
 
     /// Retires every message whose last packet is before `next`.
-    fn retire(&mut self, host: &mut Host, qpn: Qpn, next: Psn, msn: Msn) {
+    pub(crate) fn retire(&mut self, host: &mut Host, qpn: Qpn, next: Psn, msn: Msn) {
         while let Some(entry) = self.retire_one(qpn, next) {
             self.blocks.touch(host.now_ns, Block::ReplayBuffer, qpn.0);
             // The MSN counts completed messages: it must have reached this one.
@@ -227,6 +227,7 @@ impl Engine {
             status,
             length_bytes,
             source_qpn: qpn,
+            datagram: None,
             solicited: false,
             diagnostic,
         };

@@ -3,7 +3,7 @@
 use super::opcode_check::{Arrival, Message};
 use crate::context::queue_pair::QpContext;
 use crate::engine::Engine;
-use crate::front_end::{Completion, CompletionKind, Status};
+use crate::front_end::{Completion, CompletionKind, DatagramSource, Status};
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::Stop;
@@ -19,6 +19,7 @@ impl Engine {
         context: &QpContext,
         arrival: &Arrival,
         barrier: Option<DmaTag>,
+        datagram: Option<DatagramSource>,
     ) {
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
         let index = qp.consume_receive();
@@ -38,7 +39,8 @@ impl Engine {
             } else {
                 (arrival.offset + u64::from(arrival.length_bytes)) as u32
             },
-            source_qpn: context.dest_qpn,
+            source_qpn: datagram.map_or(context.dest_qpn, |source| source.qpn),
+            datagram,
             solicited: arrival.solicited,
             diagnostic: None,
         };

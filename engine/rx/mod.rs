@@ -7,16 +7,21 @@
 //! the PSN: [`response`], which scatters what a READ brings, and `reliability`. A [`duplicate`] is answered from what is
 //! remembered, and never executed again.
 //!
+//! Packets of the unreliable transports take the same stages but for PSN and answers: [`unreliable`], [`datagram`];
+//! [`multicast`] gives each queue pair of a group its copy.
+//!
 //! A packet that misses a context, a key or a receive work request waits at the head of its queue pair's inbound
 //! list and runs again; nothing is changed before the stage that cannot be blocked any more.
 
 pub(crate) mod acknowledge;
 pub(crate) mod atomic_reply;
 pub(crate) mod complete;
+pub(crate) mod datagram;
 pub(crate) mod doorbell;
 pub(crate) mod duplicate;
 pub(crate) mod fault;
 pub(crate) mod key_check;
+pub(crate) mod multicast;
 pub(crate) mod opcode_check;
 pub(crate) mod parse;
 pub(crate) mod psn_check;
@@ -26,3 +31,4 @@ pub(crate) mod responder;
 pub(crate) mod response;
 pub(crate) mod scatter;
 pub(crate) mod shared_receive;
+pub(crate) mod unreliable;

@@ -4,16 +4,17 @@
 //! else is dropped and counted.
 
 use crate::blocks::Block;
-use crate::context::queue_pair::QpContext;
+use crate::context::queue_pair::{QpContext, Service};
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::{Stop, Waiter};
 use crate::planted::planted;
 use crate::queues::AtomicRead;
+use rnic_abi::command::MULTICAST_QPN;
 use rnic_pcie::Cause;
 use rnic_wire::bth::DEFAULT_PARTITION_KEY;
-use rnic_wire::{Drop, Frame, IcrcCheck, IcrcState, Network, ParsedPacket, Transport, parse};
+use rnic_wire::{Drop, Frame, IcrcCheck, IcrcState, ParsedPacket, parse};
 
 impl Engine {
     /// A frame from the wire. Its buffer is taken when the packet has to wait.
@@ -21,7 +22,11 @@ impl Engine {
         self.counters.rcvd_pkts += 1;
         let check = if frame.icrc == IcrcState::Deferred { IcrcCheck::Trusted } else { IcrcCheck::Verify };
         let qpn = match parse(frame.bytes(), check) {
-            Ok(packet) => match self.admit(host, &packet) {
+            Ok(packet) if packet.headers.bth.dest_qp == MULTICAST_QPN => {
+                let group = packet.headers.network.dest_gid().0;
+                return self.receive_for_group(host, group, frame);
+            }
+            Ok(packet) => match self.admit(host, Qpn(packet.headers.bth.dest_qp), &packet) {
                 Some(qpn) => qpn,
                 None => return,
             },
@@ -34,22 +39,25 @@ impl Engine {
                 return;
             }
         };
-        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
-        if qp.inbound_blocked {
-            if self.parked_frames >= self.config.parked_frames {
-                self.counters.rx_dropped_frame += 1;
-                return;
-            }
-            qp.inbound.push_back(std::mem::take(frame));
-            self.parked_frames += 1;
-            return;
-        }
-        if self.run_packet(host, qpn, frame) == Err(Stop::Blocked) {
+        if self.queue_pairs.get(qpn).is_some_and(|qp| qp.inbound_blocked) {
+            self.line_up(qpn, || std::mem::take(frame));
+        } else if self.run_packet(host, qpn, frame) == Err(Stop::Blocked) {
             self.park(qpn, std::mem::take(frame));
         }
     }
 
-    fn park(&mut self, qpn: Qpn, frame: Frame) {
+    /// Behind the packets of the queue pair that wait, if there is room.
+    pub(crate) fn line_up(&mut self, qpn: Qpn, frame: impl FnOnce() -> Frame) {
+        if self.parked_frames >= self.config.parked_frames {
+            self.counters.rx_dropped_frame += 1;
+            return;
+        }
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
+        qp.inbound.push_back(frame());
+        self.parked_frames += 1;
+    }
+
+    pub(crate) fn park(&mut self, qpn: Qpn, frame: Frame) {
         if let Some(qp) = self.queue_pairs.get_mut(qpn) {
             qp.inbound.push_front(frame);
             qp.inbound_blocked = true;
@@ -71,9 +79,8 @@ impl Engine {
     }
 
     /// Drops that need no context.
-    fn admit(&mut self, host: &mut Host, packet: &ParsedPacket<'_>) -> Option<Qpn> {
+    pub(crate) fn admit(&mut self, host: &mut Host, qpn: Qpn, packet: &ParsedPacket<'_>) -> Option<Qpn> {
         let bth = &packet.headers.bth;
-        let qpn = Qpn(bth.dest_qp);
         self.blocks.touch(host.now_ns, Block::RxParser, qpn.0);
         let Some(qp) = self.queue_pairs.get(qpn).filter(|qp| !qp.leaving) else {
             self.counters.rx_dropped_no_qp += 1;
@@ -83,7 +90,7 @@ impl Engine {
             self.counters.rx_dropped_state += 1;
             return None;
         }
-        if packet.description.transport != Transport::Rc {
+        if packet.description.transport != qp.service.transport() {
             self.counters.rx_dropped_transport += 1;
             return None;
         }
@@ -96,7 +103,7 @@ impl Engine {
     }
 
     /// Runs one packet through the path. What was resolved for it is of no use to the next one.
-    fn run_packet(&mut self, host: &mut Host, qpn: Qpn, frame: &Frame) -> Result<(), Stop> {
+    pub(crate) fn run_packet(&mut self, host: &mut Host, qpn: Qpn, frame: &Frame) -> Result<(), Stop> {
         let ran = self.run_through(host, qpn, frame);
         if ran != Err(Stop::Blocked)
             && let Some(qp) = self.queue_pairs.get_mut(qpn)
@@ -126,14 +133,17 @@ impl Engine {
                 return Ok(());
             }
         };
-        if !self.addressed(&context, &packet.headers.network) && !planted("packets_from_anybody") {
+        if !self.addressed(qpn, &context, &packet) && !planted("packets_from_anybody") {
             self.counters.rx_dropped_address += 1;
             return Ok(());
         }
-        let ran = if packet.description.operation.is_response() {
-            self.response(host, qpn, &mut context, &packet)
-        } else {
-            self.request(host, qpn, &mut context, &packet)
+        let ran = match context.service {
+            Service::Rc if packet.description.operation.is_response() => {
+                self.response(host, qpn, &mut context, &packet)
+            }
+            Service::Rc => self.request(host, qpn, &mut context, &packet),
+            Service::Uc => self.unreliable_request(host, qpn, &mut context, &packet),
+            Service::Ud | Service::Gsi => self.datagram(host, qpn, &mut context, &packet, frame.bytes()),
         };
         if ran != Err(Stop::Blocked) {
             self.store_qp(host, qpn, context);
@@ -141,8 +151,18 @@ impl Engine {
         ran
     }
 
-    /// A connected queue pair takes packets from its peer's address to its own only.
-    fn addressed(&self, context: &QpContext, network: &Network) -> bool {
+    /// A connected queue pair takes packets from its peer's address to its own only; datagrams come from anybody to any
+    /// address of the port, or to a group that the queue pair is attached to.
+    fn addressed(&self, qpn: Qpn, context: &QpContext, packet: &ParsedPacket<'_>) -> bool {
+        let network = &packet.headers.network;
+        if context.service.is_datagram() {
+            let to = network.dest_gid().0;
+            return if packet.headers.bth.dest_qp == MULTICAST_QPN {
+                self.multicast.is_attached(&to, qpn)
+            } else {
+                self.owns_gid(&to)
+            };
+        }
         let Some(own) = self.contexts.gids.get(context.av.sgid_index) else { return false };
         network.source_gid().0 == context.av.dest_gid && network.dest_gid().0 == own.gid
     }

@@ -142,7 +142,7 @@ impl Engine {
             }
         }
         if planted("completion_before_payload") && arrival.completes_receive() {
-            self.message_arrived(host, qpn, context, arrival, None);
+            self.message_arrived(host, qpn, context, arrival, None, None);
         }
         self.scatter(host, qpn, &authorized, packet.payload, cause);
         if let Some(Err(stop)) = invalidatable {
@@ -160,7 +160,7 @@ impl Engine {
             self.owe_ack(host, qpn, context, psn);
         }
         if arrival.completes_receive() && !planted("completion_before_payload") {
-            self.message_arrived(host, qpn, context, arrival, barrier);
+            self.message_arrived(host, qpn, context, arrival, barrier, None);
         }
         Ok(())
     }
@@ -187,7 +187,7 @@ impl Engine {
     }
 
     /// The packet is executed: the next PSN is expected, and the message has grown or is complete.
-    fn advance_responder(&mut self, context: &mut QpContext, arrival: &Arrival) {
+    pub(crate) fn advance_responder(&mut self, context: &mut QpContext, arrival: &Arrival) {
         let half = &mut context.responder;
         if arrival.last {
             self.counters.executed_messages += 1;

@@ -8,7 +8,8 @@ use rnic_abi::diagnostic::{RULES, Severity};
 use rnic_abi::doorbell::*;
 use rnic_abi::registers::*;
 use rnic_abi::{
-    BindSegment, CommandOpcode, ControlSegment, Diagnostic, EventType, RegisterSegment, WorkOpcode, work_request,
+    BindSegment, CommandOpcode, ControlSegment, DatagramSegment, Diagnostic, EventType, RegisterSegment, WorkOpcode,
+    work_request,
 };
 use rnic_engine::EngineConfig;
 use rnic_engine::context::queue_pair::QpState;
@@ -106,13 +107,25 @@ const COMMAND_RULES: &[(Diagnostic, Break)] = &[
     }),
     (Diagnostic::QpTypeUnsupported, |f| {
         let mut qp = f.a.new_qp(0x12);
-        qp.qp_type = 3;
+        qp.qp_type = 0xff;
         refused(f, CommandOpcode::CREATE_QP, qp.as_bytes());
     }),
     (Diagnostic::GidExists, |f| {
         let mut entry = SetGid::zeroed();
         (entry.index, entry.valid, entry.vlan_id, entry.gid) = (7.into(), 1, NO_VLAN.into(), gid(IP_A));
         refused(f, CommandOpcode::SET_GID, entry.as_bytes());
+    }),
+    (Diagnostic::MulticastGid, |f| {
+        f.a.create_datagram(0x15, QP_TYPE_UD);
+        multicast(f, 0x15, gid(IP_B));
+    }),
+    (Diagnostic::MulticastQueuePair, |f| multicast(f, 0x11, gid([239, 0, 0, 1]))),
+    (Diagnostic::MulticastFull, |f| {
+        f.a.create_datagram(0x15, QP_TYPE_UD);
+        for group in 0..=255 {
+            f.a.attach(0x15, gid([239, 0, 0, group]));
+        }
+        multicast(f, 0x15, gid([239, 0, 1, 0]));
     }),
     (Diagnostic::ModifyTransition, |f| modify(f, QP_STATE_INIT, 0, |_| {})),
     (Diagnostic::ModifyMissing, |f| {
@@ -178,6 +191,8 @@ const WORK_RULES: &[(Diagnostic, Break)] = &[
         f.b.post_receive(VIRTUAL, 64, 0x100);
         send(f, &Request::new(WorkOpcode::SEND, 8));
     }),
+    (Diagnostic::DatagramTooLong, |f| datagram(f, 4097, |_| {})),
+    (Diagnostic::DatagramAddress, |f| datagram(f, 8, |to| to.av.sgid_index = 9.into())),
     (Diagnostic::LKeyInvalid, |f| from(f, VIRTUAL, 0x900)),
     (Diagnostic::LKeyRange, |f| from(f, VIRTUAL - 1, 0x100)),
     (Diagnostic::LKeyRight, |f| {
@@ -287,6 +302,19 @@ fn send(fabric: &mut Fabric, request: &Request) {
     fabric.a.send(request);
     fabric.run();
     fabric.run_timers(20);
+}
+
+/// A datagram from a queue pair of its own, its address changed.
+fn datagram(fabric: &mut Fabric, length: u32, set: fn(&mut DatagramSegment)) {
+    fabric.a.create_datagram(0x15, QP_TYPE_UD);
+    let mut request = Request::datagram(0x15, IP_B, 0x12, 7, length);
+    set(request.datagram.as_mut().unwrap());
+    send(fabric, &request);
+}
+
+fn multicast(fabric: &mut Fabric, qpn: u32, gid: [u8; 16]) {
+    let group = MulticastGroup { qpn: qpn.into(), reserved: 0.into(), gid };
+    refused(fabric, CommandOpcode::ATTACH_MULTICAST, group.as_bytes());
 }
 
 fn refused(fabric: &mut Fabric, opcode: CommandOpcode, body: &[u8]) {

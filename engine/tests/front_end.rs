@@ -8,7 +8,7 @@ use rnic_abi::Diagnostic;
 use rnic_abi::command::*;
 use rnic_engine::context::gid::GidEntry;
 use rnic_engine::context::page_list::PageList;
-use rnic_engine::context::queue_pair::{AddressVector, QpState};
+use rnic_engine::context::queue_pair::{AddressVector, QpState, Service};
 use rnic_engine::front_end::commands::*;
 use rnic_engine::numbers::*;
 use rnic_engine::{Engine, EngineConfig};
@@ -80,6 +80,7 @@ impl ToyHost {
         }));
         script.push(Command::CreateQp(NewQp {
             qpn,
+            service: Service::Rc,
             signal_all: false,
             privileged: false,
             srqn: None,

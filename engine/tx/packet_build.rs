@@ -3,9 +3,9 @@
 use super::segment::Segment;
 use crate::blocks::Block;
 use crate::context::gid::GidEntry;
-use crate::context::queue_pair::QpContext;
+use crate::context::queue_pair::{AddressVector, QpContext};
 use crate::engine::Engine;
-use crate::front_end::Operation;
+use crate::front_end::{Destination, Operation};
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::Stop;
@@ -13,9 +13,10 @@ use crate::planted::planted;
 use crate::reliability::ResponseDue;
 use crate::reliability::reply::ReplyPacket;
 use rnic_abi::Diagnostic;
+use rnic_abi::command::QKEY_PRIVILEGED;
 use rnic_wire::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, CreditCode, Extension, Frame, Gid, Ieth, ImmDt, LinkHeaders, Msn, Network,
-    Opcode, Psn, Reth, RoceHeaders, Syndrome, Vlan, emit, udp,
+    Aeth, AtomicAckEth, AtomicEth, Bth, CreditCode, Deth, Extension, Frame, Gid, Ieth, ImmDt, LinkHeaders, Msn,
+    Network, Opcode, Psn, Reth, RoceHeaders, Syndrome, Vlan, emit, udp,
 };
 use std::ops::Range;
 
@@ -58,15 +59,23 @@ impl Engine {
         if work.operation == Operation::SendInv && segment.last {
             extension.ieth = Ieth { remote_key: work.rkey.0 };
         }
+        let (av, dest_qpn) = match &work.destination {
+            Some(to) => {
+                extension.deth = deth(qpn, context, to);
+                (&to.av, to.qpn)
+            }
+            None => (&context.av, context.dest_qpn),
+        };
         let solicits = work.operation != Operation::Write && !work.operation.awaits_response();
         let in_message = segment.psn.compare(segment.first_psn) as u32 + 1;
         let bth = Bth {
             solicited_event: (segment.last || planted("solicited_in_every_packet")) && work.solicited && solicits,
-            ack_req: (segment.last && !planted("last_packet_asks_for_nothing"))
-                || in_message.is_multiple_of(ACK_REQUEST_PACKETS),
-            ..bth(segment.opcode, context, segment.psn)
+            ack_req: context.service.is_reliable()
+                && ((segment.last && !planted("last_packet_asks_for_nothing"))
+                    || in_message.is_multiple_of(ACK_REQUEST_PACKETS)),
+            ..bth(segment.opcode, dest_qpn, segment.psn)
         };
-        let headers = self.headers(qpn, context, bth, extension)?;
+        let headers = self.headers(qpn, av, bth, extension)?;
         Ok(emit(&headers, segment.length_bytes as usize, frame))
     }
 
@@ -80,9 +89,9 @@ impl Engine {
         frame: &mut Frame,
     ) -> Result<(), Stop> {
         self.blocks.touch(host.now_ns, Block::TxPacketBuild, qpn.0);
-        let bth = bth(Opcode::RC_ACKNOWLEDGE, context, due.psn);
+        let bth = bth(Opcode::RC_ACKNOWLEDGE, context.dest_qpn, due.psn);
         let extension = Extension { aeth: Aeth { syndrome: due.syndrome, msn: due.msn }, ..Extension::default() };
-        let headers = self.headers(qpn, context, bth, extension)?;
+        let headers = self.headers(qpn, &context.av, bth, extension)?;
         emit(&headers, 0, frame);
         Ok(())
     }
@@ -105,7 +114,7 @@ impl Engine {
             (false, true) => Opcode::RC_READ_RESPONSE_LAST,
         };
         let extension = Extension { aeth: acknowledging(msn), ..Extension::default() };
-        let headers = self.headers(qpn, context, bth(opcode, context, packet.psn), extension)?;
+        let headers = self.headers(qpn, &context.av, bth(opcode, context.dest_qpn, packet.psn), extension)?;
         Ok(emit(&headers, packet.length_bytes as usize, frame))
     }
 
@@ -124,16 +133,16 @@ impl Engine {
         self.blocks.touch(host.now_ns, Block::TxPacketBuild, qpn.0);
         let atomic_ack = AtomicAckEth { original };
         let extension = Extension { aeth: acknowledging(msn), atomic_ack, ..Extension::default() };
-        let headers = self.headers(qpn, context, bth(Opcode::RC_ATOMIC_ACKNOWLEDGE, context, psn), extension)?;
+        let bth = bth(Opcode::RC_ATOMIC_ACKNOWLEDGE, context.dest_qpn, psn);
+        let headers = self.headers(qpn, &context.av, bth, extension)?;
         emit(&headers, 0, frame);
         Ok(())
     }
 
-    fn headers(&self, qpn: Qpn, context: &QpContext, bth: Bth, extension: Extension) -> Result<RoceHeaders, Stop> {
-        let av = &context.av;
+    fn headers(&self, qpn: Qpn, av: &AddressVector, bth: Bth, extension: Extension) -> Result<RoceHeaders, Stop> {
         let source = self.contexts.gids.get(av.sgid_index).ok_or(Stop::Broken(Diagnostic::ModifyValue))?;
         let flow_label = match av.flow_label {
-            0 => udp::flow_label_from_qpns(qpn.0, context.dest_qpn.0),
+            0 => udp::flow_label_from_qpns(qpn.0, bth.dest_qp),
             label => label,
         };
         Ok(RoceHeaders {
@@ -142,7 +151,7 @@ impl Engine {
                 dest_mac: av.dest_mac,
                 vlan: source.vlan_id.map(|id| Vlan::new(av.service_level, id)),
             },
-            network: network(source, context),
+            network: network(source, av),
             udp_source_port: udp::source_port(flow_label),
             bth,
             extension,
@@ -155,12 +164,17 @@ const fn acknowledging(msn: Msn) -> Aeth {
 }
 
 /// MigReq is 1: the path is the migrated one, as hardware says it.
-fn bth(opcode: Opcode, context: &QpContext, psn: Psn) -> Bth {
-    Bth { migration_request: true, ..Bth::new(opcode, context.dest_qpn.0, psn) }
+fn bth(opcode: Opcode, dest_qpn: Qpn, psn: Psn) -> Bth {
+    Bth { migration_request: true, ..Bth::new(opcode, dest_qpn.0, psn) }
 }
 
-fn network(source: &GidEntry, context: &QpContext) -> Network {
-    let av = &context.av;
+/// Only whoever may set a queue pair's Q_Key can send a privileged one: a work request that asks for one sends that.
+fn deth(qpn: Qpn, context: &QpContext, to: &Destination) -> Deth {
+    let privileged = to.qkey & QKEY_PRIVILEGED != 0 && !planted("privileged_qkey_for_everybody");
+    Deth { queue_key: if privileged { context.qkey } else { to.qkey }, source_qp: qpn.0 }
+}
+
+fn network(source: &GidEntry, av: &AddressVector) -> Network {
     let (source, dest) = (Gid(source.gid), Gid(av.dest_gid));
     let hop_limit = if av.hop_limit == 0 { 64 } else { av.hop_limit };
     match (source.to_ipv4(), dest.to_ipv4()) {

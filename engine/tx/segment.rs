@@ -3,7 +3,7 @@
 //! In: the context and the replay buffer. Out: a [`Segment`]: a packet of the message that holds `send_psn`, or
 //! the first packet of the next message.
 
-use crate::context::queue_pair::QpContext;
+use crate::context::queue_pair::{QpContext, Service};
 use crate::engine::Engine;
 use crate::front_end::Operation;
 use crate::numbers::Qpn;
@@ -90,7 +90,7 @@ impl Outgoing<'_> {
             wqe: self.id,
             slot_index: self.wqe.slot_index,
             psn,
-            opcode: opcode(work.operation, first, last),
+            opcode: of_service(context.service, opcode(work.operation, first, last)),
             first_psn: self.first_psn,
             packets,
             offset,
@@ -111,6 +111,16 @@ impl Outgoing<'_> {
     }
 }
 
+/// The upper three bits of an opcode name the transport, the others the operation.
+const fn of_service(service: Service, rc: Opcode) -> Opcode {
+    match service {
+        Service::Rc => rc,
+        Service::Uc => Opcode(rc.0 | Opcode::UC_SEND_FIRST.0),
+        Service::Ud | Service::Gsi => Opcode(rc.0 | 0x60),
+    }
+}
+
+/// The opcode of a reliable connection.
 fn opcode(operation: Operation, first: bool, last: bool) -> Opcode {
     match (operation, first, last) {
         (Operation::Send, true, true) => Opcode::RC_SEND_ONLY,

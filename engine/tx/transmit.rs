@@ -43,6 +43,12 @@ impl Engine {
                 }
             }
         }
+        if context.service.is_datagram()
+            && let Err(stop) = self.check_datagram(&context, &segment)
+        {
+            self.message_fails(host, qpn, &mut context, &segment, stop);
+            return Ok(Turn::Idle);
+        }
         if !self.gate_open(host, qpn) {
             return Ok(Turn::Idle);
         }
@@ -99,7 +105,11 @@ impl Engine {
             context.requester.fresh_psn = next;
         }
         self.rate_limits.charge(qpn, host.now_ns, frame.bytes().len() as u32);
-        self.ensure_retry_timer(host, qpn, context);
+        if context.service.is_reliable() {
+            self.ensure_retry_timer(host, qpn, context);
+        } else {
+            self.left_for_good(host, qpn, context);
+        }
     }
 
     /// A message that could not be read fails when it is the oldest; nothing from this packet on leaves.
@@ -128,7 +138,10 @@ impl Engine {
                 | Diagnostic::BindAccess),
             ) => (Status::WindowBind, diagnostic),
             // The path, not the message.
-            Stop::Broken(Diagnostic::ModifyValue) => (Status::LocalQpOperation, Diagnostic::ModifyValue),
+            Stop::Broken(diagnostic @ (Diagnostic::ModifyValue | Diagnostic::DatagramAddress)) => {
+                (Status::LocalQpOperation, diagnostic)
+            }
+            Stop::Broken(diagnostic @ Diagnostic::DatagramTooLong) => (Status::LocalLength, diagnostic),
             Stop::Broken(diagnostic) => (Status::LocalProtection, diagnostic),
             Stop::Blocked => return,
         };

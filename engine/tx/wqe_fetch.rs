@@ -5,7 +5,7 @@
 //! pool full waits in line for room.
 
 use crate::blocks::Block;
-use crate::context::queue_pair::QpState;
+use crate::context::queue_pair::{QpState, Service};
 use crate::context::translation::Owner;
 use crate::engine::Engine;
 use crate::front_end::Expected;
@@ -28,7 +28,7 @@ impl Engine {
     pub(crate) fn fetch_work(&mut self, host: &mut Host, qpn: Qpn) {
         while self.fetch_once(host, qpn) {}
         match self.queue_pairs.get(qpn).map(|qp| (qp.state, qp.waiting.is_empty())) {
-            Some((QpState::Err, _)) => self.flush(host, qpn),
+            Some((QpState::Err | QpState::Sqe, _)) => self.flush(host, qpn),
             Some((_, false)) => self.schedule(qpn),
             _ => {}
         }
@@ -154,7 +154,8 @@ impl Engine {
     }
 
     fn accept_wqe(&mut self, qpn: Qpn, slot_index: u16, available_slots: u16, slots: u16, bytes: &[u8]) {
-        let work = self.front_end.decode_send(Expected { qpn, slot_index, available_slots }, bytes);
+        let service = self.queue_pairs.get(qpn).map_or(Service::Rc, |qp| qp.service);
+        let work = self.front_end.decode_send(Expected { qpn, slot_index, available_slots, service }, bytes);
         self.enqueue(qpn, FetchedWqe { slot_index, slots, work });
     }
 

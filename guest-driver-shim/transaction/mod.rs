@@ -14,7 +14,7 @@ mod spec;
 pub use buffer::{CANARY, GUARD_BYTES, HostBuffer, payload};
 pub use report::{CompletionReport, EventReport, Report, Transition, Verdict};
 pub use side::{Side, TransactionError};
-pub use spec::{Fault, Operation, Role, TransactionSpec, ipv4_gid};
+pub use spec::{Fault, Operation, Role, TransactionSpec, Transport, ipv4_gid};
 
 #[cfg(test)]
 mod tests;

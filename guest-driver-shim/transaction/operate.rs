@@ -2,8 +2,8 @@
 
 use super::buffer::{CANARY, payload};
 use super::report::{EventReport, Verdict};
-use super::side::{Objects, Result, Side, TransactionError};
-use super::spec::{Fault, Operation, Role};
+use super::side::{Objects, QKEY, Result, Side, TransactionError, way_to};
+use super::spec::{Fault, Operation, Role, Transport};
 use crate::verbs::*;
 use rnic_abi::CompletionStatus;
 use std::time::Instant;
@@ -31,7 +31,8 @@ impl Side {
 
     pub(super) fn post_receive(&mut self) -> Result<()> {
         let objects = self.objects("post_receive")?;
-        let elements = split(&objects.region, self.spec.length_bytes, self.spec.elements);
+        let length_bytes = self.spec.length_bytes + self.spec.header_bytes(self.role);
+        let elements = split(&objects.region, length_bytes, self.spec.elements);
         let requests = [ReceiveRequest { wr_id: RECEIVE_WR_ID, elements: &elements }];
         Ok(self.device.post_receive(objects.qpn, &requests)?)
     }
@@ -73,6 +74,12 @@ impl Side {
                 (false, false) => Payload::Elements(&elements),
             },
             remote,
+            datagram: (self.spec.transport == Transport::Ud).then(|| Datagram {
+                av: way_to(&peer),
+                dest_qpn: peer.qpn,
+                qkey: QKEY,
+                pkey_index: 0,
+            }),
             immediate: match self.spec.operation {
                 Operation::SendInv => peer.rkey,
                 operation if operation.has_immediate() => self.spec.immediate,
@@ -135,8 +142,27 @@ impl Side {
     pub fn received(&mut self) -> Result<(Vec<u8>, Vec<u8>)> {
         let objects = self.objects.as_ref().ok_or(TransactionError::Order { step: "read", needed: "bring_up" })?;
         let (mut message, around) = objects.buffer.read(self.device.backing())?;
+        message.drain(..self.spec.header_bytes(self.role) as usize);
         message.truncate(self.spec.length_bytes as usize);
         Ok((message, around))
+    }
+
+    /// The network header that stands in front of a datagram: it names both sides.
+    fn verify_header(&mut self, faults: &mut Vec<String>) -> Result<()> {
+        let (own, peer) = (self.report.own.gid, self.report.peer.unwrap_or_default().gid);
+        let objects = self.objects.as_ref().ok_or(TransactionError::Order { step: "read", needed: "bring_up" })?;
+        let (message, _) = objects.buffer.read(self.device.backing())?;
+        let header = &message[..self.spec.header_bytes(self.role) as usize];
+        let is_ipv4 = |gid: &[u8; 16]| gid[..12] == super::ipv4_gid([0; 4])[..12];
+        let (found, expected) = if is_ipv4(&own) {
+            (&header[32..40], [&peer[12..], &own[12..]].concat())
+        } else {
+            (&header[8..40], [peer, own].concat())
+        };
+        if found != expected {
+            faults.push(format!("the datagram's network header names {found:02x?} instead of {expected:02x?}"));
+        }
+        Ok(())
     }
 
     /// Compares everything with what should be.
@@ -183,7 +209,7 @@ impl Side {
         if let Some(at) = around.iter().position(|byte| *byte != CANARY) {
             faults.push(format!("canary {at} is {:#04x}", around[at]));
         }
-        Ok(())
+        if self.spec.header_bytes(self.role) > 0 { self.verify_header(faults) } else { Ok(()) }
     }
 
     fn verify_completion(&self, faults: &mut Vec<String>) {
@@ -211,7 +237,8 @@ impl Side {
             expect("immediate", format!("{:x?}", completion.immediate), format!("{immediate:x?}"));
             let invalidated = (self.spec.operation == Operation::SendInv).then_some(self.report.own.rkey);
             expect("invalidated key", format!("{:x?}", completion.invalidated), format!("{invalidated:x?}"));
-            expect("length", completion.byte_len.to_string(), self.spec.length_bytes.to_string());
+            let length_bytes = self.spec.length_bytes + self.spec.header_bytes(self.role);
+            expect("length", completion.byte_len.to_string(), length_bytes.to_string());
         }
         if self.spec.armed && self.report.event.is_none() {
             faults.push("the queue was armed and there was no event".into());

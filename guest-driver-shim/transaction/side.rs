@@ -1,8 +1,8 @@
 //! A side from its opening to its connection, and its end.
 
-use super::buffer::HostBuffer;
+use super::buffer::{CANARY, HostBuffer};
 use super::report::{Report, Transition, given, state_name};
-use super::spec::{Fault, Operation, Role, TransactionSpec};
+use super::spec::{Fault, Operation, Role, TransactionSpec, Transport};
 use crate::backing::Backing;
 use crate::exchange::Endpoint;
 use crate::verbs::*;
@@ -12,6 +12,8 @@ use rnic_abi::work_request::ATOMIC_BYTES;
 /// The vector of completion events; 0 is that of asynchronous ones.
 const COMPLETION_VECTOR: u16 = 1;
 const LOG_EQ_ENTRIES: u8 = 6;
+/// The Q_Key of both sides, where datagrams have one.
+pub(super) const QKEY: u32 = 0x1111_1111;
 /// The longest message that keeps this test body's copies reasonable.
 const LONGEST_MESSAGE_BYTES: u32 = 1 << 26;
 
@@ -62,6 +64,15 @@ fn check_spec(spec: &TransactionSpec) -> Result<()> {
     if spec.fault.is_some() && (!spec.operation.names_remote() || spec.length_bytes == 0) {
         return refuse(format!("{:?} needs at least one byte of the peer's memory", spec.fault));
     }
+    if !spec.transport.allows(spec.operation) {
+        return refuse(format!("{:?} is no operation of {:?}", spec.operation, spec.transport));
+    }
+    if spec.transport == Transport::Ud && spec.length_bytes > spec.path_mtu_bytes {
+        return refuse(format!("a datagram of {} bytes is more than one packet", spec.length_bytes));
+    }
+    if spec.transport != Transport::Rc && spec.fault.is_some() {
+        return refuse(format!("nobody hears of a fault on {:?}", spec.transport));
+    }
     if spec.operation.is_atomic() && spec.length_bytes != ATOMIC_BYTES {
         return refuse(format!("an atomic works on {ATOMIC_BYTES} bytes, not {}", spec.length_bytes));
     }
@@ -84,6 +95,11 @@ fn buffer_address(role: Role) -> u64 {
         Role::Requester => 0x7f00_0000_0000,
         Role::Responder => 0x5500_0000_0000,
     }
+}
+
+/// The address of the peer.
+pub(super) fn way_to(peer: &Endpoint) -> AddressVector {
+    AddressVector { dest_gid: peer.gid, dest_mac: peer.mac, hop_limit: 64, ..AddressVector::zeroed() }
 }
 
 impl Side {
@@ -130,14 +146,19 @@ impl Side {
         let cqn =
             self.device.create_completion_queue(CqSpec { cqn: None, log_entries, eqn: Some(eqn), doorbell_page })?;
         let pd = self.device.allocate_pd()?;
-        let (address, message_bytes) = (buffer_address(self.role), self.spec.length_bytes.max(1).into());
+        let header_bytes = self.spec.header_bytes(self.role);
+        let (address, message_bytes) =
+            (buffer_address(self.role), u64::from(self.spec.length_bytes.max(1)) + u64::from(header_bytes));
         let buffer = HostBuffer::new(self.device.backing(), self.spec.layout, address, message_bytes)?;
         let described = buffer.region(self.region_access());
         self.report.pages.clone_from(&described.pages);
         let region = self.device.register_memory(pd, described)?;
-        buffer.write_message(self.device.backing(), &self.spec.initial(self.role))?;
+        let mut initial = vec![CANARY; header_bytes as usize];
+        initial.extend(self.spec.initial(self.role));
+        buffer.write_message(self.device.backing(), &initial)?;
         let qpn = self.device.create_queue_pair(QpSpec {
             qpn: Some(self.spec.own_qpn(self.role)),
+            qp_type: self.spec.transport.qp_type(),
             pd,
             send_cq: cqn,
             receive_cq: cqn,
@@ -158,7 +179,11 @@ impl Side {
         };
         (self.report.cqn, self.report.eqn, self.report.key) = (cqn.0, eqn.0, region.key);
         self.objects = Some(Objects { eqn, cqn, qpn, pd, buffer, region, posted: false });
-        self.modify(init_attributes(ACCESS_LOCAL_WRITE | self.remote_right()))?;
+        let [datagram_init, ..] = self.datagram_steps();
+        self.modify(match self.spec.transport {
+            Transport::Ud => datagram_init,
+            _ => init_attributes(ACCESS_LOCAL_WRITE | self.remote_right()),
+        })?;
         if self.role == Role::Responder && self.spec.operation.consumes_receive() {
             self.post_receive()?;
         }
@@ -168,22 +193,32 @@ impl Side {
     /// INIT to RTR to RTS, towards the peer.
     pub fn connect(&mut self, peer: Endpoint) -> Result<()> {
         self.report.peer = Some(peer);
-        let av = AddressVector { dest_gid: peer.gid, dest_mac: peer.mac, hop_limit: 64, ..AddressVector::zeroed() };
-        self.modify(rtr_attributes(RtrAttributes {
+        if self.spec.transport == Transport::Ud {
+            let [_, rtr, rts] = self.datagram_steps();
+            return self.modify(rtr).and_then(|()| self.modify(rts));
+        }
+        let rtr = rtr_attributes(RtrAttributes {
             path_mtu_bytes: self.spec.path_mtu_bytes,
             dest_qpn: peer.qpn,
             rq_psn: peer.psn,
             max_dest_rd_atomic: 1,
             min_rnr_timer: 12,
-            av,
-        }))?;
-        self.modify(rts_attributes(RtsAttributes {
+            av: way_to(&peer),
+        });
+        let rts = rts_attributes(RtsAttributes {
             sq_psn: self.spec.psn,
             timeout: self.spec.timeout,
             retry_cnt: self.spec.retry_cnt,
             rnr_retry: self.spec.rnr_retry,
             max_rd_atomic: 1,
-        }))
+        });
+        let of_transport = |step| if self.spec.transport == Transport::Uc { unreliable(step) } else { step };
+        let (rtr, rts) = (of_transport(rtr), of_transport(rts));
+        self.modify(rtr).and_then(|()| self.modify(rts))
+    }
+
+    fn datagram_steps(&self) -> [QpAttributes; 3] {
+        datagram_attributes(self.spec.transport.qp_type(), QKEY, self.spec.psn)
     }
 
     /// Destroys everything in order, disables the device and gives the backing back.

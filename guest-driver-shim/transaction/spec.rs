@@ -2,6 +2,8 @@
 
 use crate::verbs::{DoorbellForm, MrLayout};
 use rnic_abi::WorkOpcode;
+use rnic_abi::command::{QP_TYPE_RC, QP_TYPE_UC, QP_TYPE_UD};
+use rnic_abi::work_request::GRH_BYTES;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -70,6 +72,35 @@ impl Operation {
     }
 }
 
+/// The transport service of both queue pairs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    #[default]
+    Rc,
+    Uc,
+    Ud,
+}
+
+impl Transport {
+    pub fn qp_type(self) -> u8 {
+        match self {
+            Self::Rc => QP_TYPE_RC,
+            Self::Uc => QP_TYPE_UC,
+            Self::Ud => QP_TYPE_UD,
+        }
+    }
+
+    /// Whether its queue pairs take the operation.
+    pub fn allows(self, operation: Operation) -> bool {
+        match self {
+            Self::Rc => true,
+            Self::Uc => !operation.fetches() && operation != Operation::SendInv,
+            Self::Ud => matches!(operation, Operation::Send | Operation::SendImm),
+        }
+    }
+}
+
 /// What goes wrong on purpose, with the memory that is named at the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -87,6 +118,7 @@ pub enum Fault {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TransactionSpec {
+    pub transport: Transport,
     pub operation: Operation,
     pub length_bytes: u32,
     pub path_mtu_bytes: u32,
@@ -125,6 +157,7 @@ impl Default for TransactionSpec {
     /// The story: 4096 bytes, PSN 1000, queue pairs 0x11 and 0x12.
     fn default() -> Self {
         Self {
+            transport: Transport::Rc,
             operation: Operation::WriteImm,
             length_bytes: 4096,
             path_mtu_bytes: 4096,
@@ -158,6 +191,11 @@ impl Default for TransactionSpec {
 impl TransactionSpec {
     pub(super) fn limit(&self) -> Duration {
         Duration::from_millis(self.limit_ms)
+    }
+
+    /// What stands in front of the message in this side's buffer.
+    pub(super) fn header_bytes(&self, role: Role) -> u32 {
+        if (self.transport, role) == (Transport::Ud, Role::Responder) { GRH_BYTES } else { 0 }
     }
 
     pub(super) fn own_qpn(&self, role: Role) -> u32 {

@@ -118,6 +118,10 @@ fn a_spec_that_cannot_be_is_refused_before_anything_is_touched() {
         TransactionSpec { fault: Some(Fault::BadRkey), operation: Operation::Send, ..story.clone() },
         TransactionSpec { operation: Operation::FetchAdd, length_bytes: 4, ..story.clone() },
         TransactionSpec { operation: Operation::Read, inline: true, ..story.clone() },
+        TransactionSpec { transport: Transport::Uc, operation: Operation::Read, ..story.clone() },
+        TransactionSpec { transport: Transport::Ud, ..story.clone() },
+        TransactionSpec { transport: Transport::Ud, operation: Operation::Send, length_bytes: 4097, ..story.clone() },
+        TransactionSpec { transport: Transport::Uc, fault: Some(Fault::BadRkey), ..story.clone() },
         TransactionSpec { fault: Some(Fault::OutOfBounds), length_bytes: 0, ..story },
     ] {
         let host = ModelHost { memory_bytes: 1 << 20, ..ModelHost::default() };

@@ -73,6 +73,35 @@ pub fn rts_attributes(rts: RtsAttributes) -> QpAttributes {
     }
 }
 
+/// The same step of an unreliable connection: without what belongs to acknowledgements.
+pub fn unreliable(step: QpAttributes) -> QpAttributes {
+    let reliability = ATTR_MAX_DEST_RD_ATOMIC
+        | ATTR_MIN_RNR_TIMER
+        | ATTR_TIMEOUT
+        | ATTR_RETRY_CNT
+        | ATTR_RNR_RETRY
+        | ATTR_MAX_QP_RD_ATOMIC;
+    QpAttributes { mask: (step.mask.get() & !reliability).into(), ..step }
+}
+
+/// RESET to INIT, to RTR and to RTS of a datagram queue pair.
+pub fn datagram_attributes(qp_type: u8, qkey: u32, sq_psn: u32) -> [QpAttributes; 3] {
+    // Management's queue pair has the port to itself.
+    let port = if qp_type == QP_TYPE_GSI { 0 } else { ATTR_PORT };
+    let init = QpAttributes {
+        mask: (ATTR_STATE | ATTR_PKEY_INDEX | ATTR_QKEY | port).into(),
+        port: 1,
+        qkey: qkey.into(),
+        ..state_attributes(QP_STATE_INIT)
+    };
+    let rts = QpAttributes {
+        mask: (ATTR_STATE | ATTR_SQ_PSN).into(),
+        sq_psn: sq_psn.into(),
+        ..state_attributes(QP_STATE_RTS)
+    };
+    [init, state_attributes(QP_STATE_RTR), rts]
+}
+
 /// To a state that needs nothing else: RESET, ERR.
 pub fn state_attributes(state: u8) -> QpAttributes {
     QpAttributes { mask: ATTR_STATE.into(), state, ..QpAttributes::zeroed() }

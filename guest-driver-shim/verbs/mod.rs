@@ -8,6 +8,7 @@ mod arm;
 mod attributes;
 mod command;
 mod completion_queue;
+mod datagram;
 mod device;
 mod error;
 mod event_queue;
@@ -23,9 +24,13 @@ mod shared_receive;
 mod wqe;
 
 pub use arm::Awaited;
-pub use attributes::{RtrAttributes, RtsAttributes, init_attributes, rtr_attributes, rts_attributes, state_attributes};
+pub use attributes::{
+    RtrAttributes, RtsAttributes, datagram_attributes, init_attributes, rtr_attributes, rts_attributes,
+    state_attributes, unreliable,
+};
 pub use command::CommandRefused;
 pub use completion_queue::CqSpec;
+pub use datagram::{Datagram, DatagramOrigin, multicast_mac};
 pub use device::{Device, OpenOptions};
 pub use error::{Result, VerbsError};
 pub use event_queue::Event;

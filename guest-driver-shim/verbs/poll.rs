@@ -2,7 +2,7 @@
 
 use super::completion_queue::CompletionQueue;
 use super::ring::Retired;
-use super::{Cqn, Device, Qpn, Result, Srqn, VerbsError};
+use super::{Cqn, DatagramOrigin, Device, Qpn, Result, Srqn, VerbsError};
 use rnic_abi::completion::{
     CQE_SOLICITED, CQE_SRQ, CQE_WITH_IMM, CQE_WITH_INV, CompletionOpcode, CompletionStatus, Cqe,
 };
@@ -24,6 +24,8 @@ pub struct WorkCompletion {
     /// The key that the message took out of use.
     pub invalidated: Option<u32>,
     pub src_qpn: u32,
+    /// Of a datagram that was received.
+    pub datagram: Option<DatagramOrigin>,
     /// Number of the rule that explains a failure.
     pub vendor_err: u32,
     pub solicited: bool,
@@ -136,6 +138,7 @@ impl Device {
             immediate: (flags & CQE_WITH_IMM != 0).then_some(cqe.immediate.get()),
             invalidated: (flags & CQE_WITH_INV != 0).then_some(cqe.immediate.get()),
             src_qpn: valid(cqe.src_qpn.get()),
+            datagram: DatagramOrigin::of(cqe, flags),
             vendor_err: cqe.vendor_err.get(),
             solicited: flags & CQE_SOLICITED != 0,
             time_ns: if success { cqe.time_ns.get() } else { 0 },

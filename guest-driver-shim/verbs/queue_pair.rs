@@ -16,6 +16,8 @@ use zerocopy::{FromBytes, IntoBytes};
 pub struct QpSpec {
     /// The number it shall have, or the lowest free one.
     pub qpn: Option<u32>,
+    /// A `QP_TYPE_*`.
+    pub qp_type: u8,
     pub pd: Pdn,
     pub send_cq: Cqn,
     pub receive_cq: Cqn,
@@ -73,7 +75,7 @@ impl Device {
         let receive_buffer = self.backing.allocate(receive_bytes, 4096)?;
         let body = CreateQp {
             qpn: qpn.into(),
-            qp_type: QP_TYPE_RC,
+            qp_type: spec.qp_type,
             flags: if spec.signal_all { QP_SIGNAL_ALL } else { 0 } | if srqn.is_some() { QP_SRQ } else { 0 },
             srqn: srqn.map_or(0, |srqn| srqn.0).into(),
             log_sq_slots: spec.log_send_slots,

@@ -2,9 +2,10 @@
 //!
 //! In: a [`SendRequest`], the queue's number and a slot index. Out: whole zero-padded slots.
 
+use super::datagram::Datagram;
 use super::error::check_limit;
 use super::{Qpn, Result, VerbsError};
-use rnic_abi::limits::{MAX_INLINE_BYTES, MAX_SEND_SGE};
+use rnic_abi::limits::{MAX_DATAGRAM_INLINE_BYTES, MAX_DATAGRAM_SGE, MAX_INLINE_BYTES, MAX_SEND_SGE};
 use rnic_abi::work_request::*;
 use zerocopy::IntoBytes;
 
@@ -75,6 +76,8 @@ pub struct SendRequest<'a> {
     pub payload: Payload<'a>,
     /// For WRITE, WRITE_IMM, READ and atomics, and only there.
     pub remote: Option<Remote>,
+    /// On a datagram queue pair, and only there.
+    pub datagram: Option<Datagram>,
     /// For the opcodes with immediate data; for SEND_INV the peer's key and for LOCAL_INV the own key to invalidate.
     pub immediate: u32,
     pub signaled: bool,
@@ -122,6 +125,9 @@ pub(crate) fn encode(request: &SendRequest<'_>, qpn: Qpn, max_inline_bytes: u16)
     let is_atomic = matches!(request.opcode, WorkOpcode::CMP_SWAP | WorkOpcode::FETCH_ADD);
     let names_remote =
         is_atomic || matches!(request.opcode, WorkOpcode::WRITE | WorkOpcode::WRITE_IMM | WorkOpcode::READ);
+    if let Some(datagram) = &request.datagram {
+        wqe.push(datagram.segment().as_bytes())?;
+    }
     match request.remote {
         Some(Remote { address, rkey }) if names_remote => {
             let remote = RemoteSegment { address: address.into(), rkey: rkey.into(), reserved: 0.into() };
@@ -139,7 +145,11 @@ pub(crate) fn encode(request: &SendRequest<'_>, qpn: Qpn, max_inline_bytes: u16)
             if is_atomic {
                 return Err(VerbsError::WorkRequest { what: format!("{:?} without operands", request.opcode) });
             }
-            wqe.push_elements(elements, u64::from(MAX_SEND_SGE) + u64::from(!names_remote))?;
+            let most = match request.datagram {
+                Some(_) => u64::from(MAX_DATAGRAM_SGE),
+                None => u64::from(MAX_SEND_SGE) + u64::from(!names_remote),
+            };
+            wqe.push_elements(elements, most)?;
         }
         Payload::Atomic(operands, elements) => {
             let fits = match operands {
@@ -156,7 +166,8 @@ pub(crate) fn encode(request: &SendRequest<'_>, qpn: Qpn, max_inline_bytes: u16)
             return Err(VerbsError::WorkRequest { what: format!("{:?} with inline data", request.opcode) });
         }
         Payload::Inline(bytes) => {
-            check_limit("inline data", bytes.len() as u64, max_inline_bytes.min(MAX_INLINE_BYTES).into())?;
+            let most = if request.datagram.is_some() { MAX_DATAGRAM_INLINE_BYTES } else { MAX_INLINE_BYTES };
+            check_limit("inline data", bytes.len() as u64, max_inline_bytes.min(most).into())?;
             inline_bytes = bytes.len() as u16;
             wqe.push(bytes)?;
         }

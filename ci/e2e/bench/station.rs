@@ -68,6 +68,7 @@ impl Station {
             log_receive_stride: 0,
             doorbell_page: 1,
             signal_all: false,
+            qp_type: rnic_abi::command::QP_TYPE_RC,
         };
         let qpn = self.device.create_queue_pair(spec).expect("a queue pair");
         let init = init_attributes(ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE);
@@ -111,6 +112,7 @@ impl Station {
             immediate: immediate.unwrap_or(0),
             signaled: true,
             solicited: false,
+            datagram: None,
             fence: false,
         };
         self.device.post_send(Qpn(own.qpn), &[request], DoorbellForm::Line)

@@ -54,6 +54,7 @@ fn one(pair: &mut Pair, by_event: bool) -> Result<u64, Failure> {
         immediate: 0,
         signaled: true,
         solicited: false,
+        datagram: None,
         fence: false,
     };
     let mut taken = [WorkCompletion::default()];

@@ -65,6 +65,7 @@ impl Station {
             log_receive_stride: 0,
             doorbell_page: 1,
             signal_all: false,
+            qp_type: rnic_abi::command::QP_TYPE_RC,
         })?;
         device.modify_queue_pair(qpn, init_attributes(access))?;
         let address = Address { gid, mac, qpn: qpn.0, start: region.start(), key: region.key };

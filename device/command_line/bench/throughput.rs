@@ -161,6 +161,7 @@ impl Flow {
             immediate: 0,
             signaled: at as u32 + 1 == batch,
             solicited: false,
+            datagram: None,
             fence: false,
         };
         let requests: arrayvec::ArrayVec<_, { 1 << LOG_SLOTS >> 1 }> = (0..batch as usize).map(request).collect();

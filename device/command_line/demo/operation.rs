@@ -14,9 +14,14 @@ use serde_json::Value;
 use std::time::Instant;
 
 fn spec(options: &DemoOptions, role: Role) -> TransactionSpec {
-    use super::options::{Doorbell, Op};
+    use super::options::{Doorbell, Op, Transport};
     let lossy = matches!(options.fault, Some(Fault::Drop(_)));
     TransactionSpec {
+        transport: match options.transport {
+            Transport::Rc => transaction::Transport::Rc,
+            Transport::Uc => transaction::Transport::Uc,
+            Transport::Ud => transaction::Transport::Ud,
+        },
         operation: match options.op {
             Op::Write => transaction::Operation::Write,
             Op::WriteImm => transaction::Operation::WriteImm,
@@ -116,7 +121,7 @@ fn assemble(options: &DemoOptions, hosts: [HostReport; 2], a: &Verified, b: &Ver
     let expected = (delivered && options.op.has_immediate()).then_some(TransactionSpec::default().immediate);
     Report {
         schema: "rnic.demo/1",
-        operation: options.op.name(),
+        operation: format!("{}{}", options.transport.prefix(), options.op.name()),
         length_bytes: options.length(),
         mtu: options.mtu_bytes(),
         packets: options.packets(),

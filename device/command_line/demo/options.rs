@@ -1,7 +1,8 @@
 //! What the demo is asked to do.
 
 use clap::{Args, ValueEnum};
-use rnic_abi::work_request::ATOMIC_BYTES;
+use rnic_abi::limits::{MAX_DATAGRAM_INLINE_BYTES, MAX_INLINE_BYTES};
+use rnic_abi::work_request::{ATOMIC_BYTES, GRH_BYTES};
 use rnic_ci::Accelerator;
 use std::path::PathBuf;
 
@@ -74,6 +75,36 @@ impl Op {
     }
 }
 
+/// The transport service of both queue pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Transport {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection: SEND and WRITE.
+    Uc,
+    /// Unreliable datagram: SEND of one packet.
+    Ud,
+}
+
+impl Transport {
+    fn takes(self, op: Op) -> bool {
+        match self {
+            Self::Rc => true,
+            Self::Uc => !op.fetches() && op != Op::SendInv,
+            Self::Ud => matches!(op, Op::Send | Op::SendImm),
+        }
+    }
+
+    /// The name in front of an operation's, where it is not the usual one.
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::Rc => "",
+            Self::Uc => "UC ",
+            Self::Ud => "UD ",
+        }
+    }
+}
+
 /// The form of the send doorbell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Doorbell {
@@ -136,6 +167,8 @@ pub struct DemoOptions {
     pub hosts: HostsKind,
     #[arg(long, value_enum, default_value = "write_imm")]
     pub op: Op,
+    #[arg(long, value_enum, default_value = "rc")]
+    pub transport: Transport,
     /// Bytes of the message [default: 4096; of an atomic always 8].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8 << 20))]
     length: Option<u32>,
@@ -216,15 +249,16 @@ impl DemoOptions {
         if self.op.is_atomic() && self.length.is_some_and(|length| length != ATOMIC_BYTES) {
             return Err(format!("an atomic works on {ATOMIC_BYTES} bytes: leave --length out"));
         }
+        self.check_transport()?;
         if self.inline && self.op.fetches() {
             return Err("what is fetched cannot be inline: use --op write or send".to_owned());
         }
-        if self.inline && self.length() > u32::from(rnic_abi::limits::MAX_INLINE_BYTES) {
-            return Err(format!(
-                "--inline takes at most {} bytes, not {}",
-                rnic_abi::limits::MAX_INLINE_BYTES,
-                self.length()
-            ));
+        let most_inline = u32::from(match self.transport {
+            Transport::Ud => MAX_DATAGRAM_INLINE_BYTES,
+            _ => MAX_INLINE_BYTES,
+        });
+        if self.inline && self.length() > most_inline {
+            return Err(format!("--inline takes at most {most_inline} bytes, not {}", self.length()));
         }
         if self.armed && !self.op.receives() {
             return Err("--armed waits for a receive completion, which only SENDs and write_imm make".to_owned());
@@ -249,6 +283,29 @@ impl DemoOptions {
             }
         }
         Ok(())
+    }
+
+    fn check_transport(&self) -> Result<(), String> {
+        if !self.transport.takes(self.op) {
+            let instead = if self.transport == Transport::Ud { "send or send_imm" } else { "send, write or write_imm" };
+            return Err(format!("{} is no operation of this transport: use --op {instead}", self.op.name()));
+        }
+        if self.transport == Transport::Ud && self.packets() > 1 {
+            return Err(format!(
+                "a datagram is one packet: --length {} is more than --mtu {}",
+                self.length(),
+                self.mtu
+            ));
+        }
+        if self.transport != Transport::Rc && self.fault.is_some() {
+            return Err("nobody hears of a fault on an unreliable transport: use --transport rc".to_owned());
+        }
+        Ok(())
+    }
+
+    /// What stands in front of the message in the responder's buffer.
+    pub fn header_bytes(&self) -> u32 {
+        if self.transport == Transport::Ud { GRH_BYTES } else { 0 }
     }
 
     /// The responder is to refuse the request.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub schema: &'static str,
-    pub operation: &'static str,
+    pub operation: String,
     pub length_bytes: u32,
     pub mtu: u32,
     pub packets: u32,

@@ -1,6 +1,6 @@
 //! The story: how often which crossing is made, told from the request alone, before anything runs.
 
-use super::options::{DemoOptions, Doorbell, Fault, Op};
+use super::options::{DemoOptions, Doorbell, Fault, Op, Transport};
 use super::report::CrossingRow;
 use rnic_device::management::reports::Name;
 use rnic_shim::transaction::Role;
@@ -52,7 +52,8 @@ pub fn of(options: &DemoOptions, torn: bool) -> Story {
             add(&mut responder, "atomic_write", 1);
         }
         (false, Op::Read) => add(&mut responder, "payload_read", with_payload),
-        (false, _) => add(&mut responder, "payload_write", with_payload),
+        // Behind a datagram's header there may be nothing.
+        (false, _) => add(&mut responder, "payload_write", with_payload.max(u32::from(options.header_bytes() > 0))),
     }
     if options.op.receives() {
         // Refused: the posted receive is flushed without having been read.
@@ -76,7 +77,8 @@ fn slots(options: &DemoOptions) -> u32 {
     let remote = if options.op.names_remote() { 16 } else { 0 };
     let operands = if options.op.is_atomic() { 16 } else { 0 };
     let body = if options.inline { options.length().next_multiple_of(16) } else { 16 };
-    (16 + remote + operands + body).div_ceil(64)
+    let datagram = if options.transport == Transport::Ud { 48 } else { 0 };
+    (16 + remote + operands + datagram + body).div_ceil(64)
 }
 
 /// Empty caches add a fetch at the first use of each context, key and line of a page list, and nothing else.
@@ -87,12 +89,14 @@ fn cold(options: &DemoOptions, requester: &mut Counts, responder: &mut Counts, u
     let pages = u64::from(options.length()).div_ceil(4096);
     let lines = pages.div_ceil(8) as u32;
     add(requester, "translation_fetch", if uses_local { lines } else { 0 });
-    let scatters = options.length() > 0 && !refused;
-    let looks = options.length() > 0;
+    let placed = options.length() + options.header_bytes();
+    let scatters = placed > 0 && !refused;
+    let looks = placed > 0;
+    let placed_lines = u64::from(placed).div_ceil(4096).div_ceil(8) as u32;
     // Behind the queue pair's: the completion queue's, or what is remembered of READs and atomics.
     add(responder, "context_fetch", 1 + u32::from(options.op.receives() || options.op.fetches()));
     add(responder, "key_fetch", u32::from(looks));
-    add(responder, "translation_fetch", if scatters { lines } else { 0 });
+    add(responder, "translation_fetch", if scatters { placed_lines } else { 0 });
 }
 
 impl Story {
@@ -170,6 +174,10 @@ mod tests {
         assert_eq!(totals("--op fetch_add --unsignaled"), (3, 2));
         assert_eq!(totals("--op cmp_swap --cold"), (8, 6));
         assert_eq!(totals("--op read --fault bad-rkey"), (3, 0));
+        assert_eq!(totals("--transport uc --length 10000 --mtu 1024"), (13, 12));
+        assert_eq!(totals("--transport ud --op send"), (4, 3));
+        assert_eq!(totals("--transport ud --op send --length 0"), (3, 3));
+        assert_eq!(totals("--transport ud --op send --length 16 --inline --doorbell wqe"), (3, 3));
     }
 
     #[test]

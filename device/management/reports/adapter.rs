@@ -33,6 +33,9 @@ pub struct AdapterReport {
     pub objects: BTreeMap<Name, usize>,
     pub caches: BTreeMap<Name, CacheRow>,
     pub gids: Vec<GidRow>,
+    /// Multicast groups that queue pairs are attached to.
+    #[serde(default)]
+    pub groups: Vec<GroupRow>,
     pub timers: TimersRow,
     pub scheduled: ScheduledRow,
 }
@@ -60,6 +63,12 @@ pub struct GidRow {
     pub mac: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan_id: Option<u16>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupRow {
+    pub gid: String,
+    pub qpns: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +131,11 @@ impl AdapterReport {
             objects: objects.map(|(name, count)| (name.into(), count)).into(),
             caches: view.caches.iter().map(cache).collect(),
             gids: view.gids.iter().map(gid).collect(),
+            groups: view
+                .groups
+                .into_iter()
+                .map(|(group, qpns)| GroupRow { gid: Gid(group).to_string(), qpns })
+                .collect(),
             timers: TimersRow { running: view.timers, next_due_ns: view.next_timer_ns },
             scheduled: ScheduledRow {
                 requests: view.scheduled[0],

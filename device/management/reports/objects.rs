@@ -26,6 +26,8 @@ pub struct RingRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuePairRow {
     pub qpn: u32,
+    /// RC, UC, UD or GSI.
+    pub qp_type: Name,
     pub state: Name,
     pub pdn: u32,
     pub doorbell_page: u32,
@@ -56,6 +58,8 @@ pub struct QpContextRow {
     pub sgid_index: u16,
     pub path_mtu_bytes: u32,
     pub access: u32,
+    /// Datagrams: what a packet must carry.
+    pub qkey: u32,
     /// Oldest PSN that is not acknowledged, next to leave, first that has never left.
     pub unacked_psn: u32,
     pub send_psn: u32,
@@ -175,6 +179,13 @@ pub struct ObjectsReport {
     pub next: Option<u64>,
 }
 
+impl QueuePairRow {
+    /// Each of its work requests names where it goes.
+    pub fn is_datagram(&self) -> bool {
+        ["UD", "GSI"].contains(&&*self.qp_type)
+    }
+}
+
 const fn state_name(state: QpState) -> &'static str {
     match state {
         QpState::Reset => "RESET",
@@ -203,6 +214,7 @@ impl From<QueuePairView> for QueuePairRow {
     fn from(view: QueuePairView) -> Self {
         Self {
             qpn: view.qpn,
+            qp_type: view.service.name().into(),
             state: state_name(view.state).into(),
             pdn: view.pdn,
             doorbell_page: view.doorbell_page,
@@ -232,6 +244,7 @@ impl From<&QpContext> for QpContextRow {
             sgid_index: context.av.sgid_index,
             path_mtu_bytes: context.path_mtu_bytes(),
             access: context.access,
+            qkey: context.qkey,
             unacked_psn: requester.unacked_psn.get(),
             send_psn: requester.send_psn.get(),
             fresh_psn: requester.fresh_psn.get(),

@@ -5,7 +5,7 @@ use crate::context::completion_queue::Moderation;
 use crate::context::gid::GidEntry;
 use crate::context::key::{KeyKind, WindowType};
 use crate::context::page_list::PageList;
-use crate::context::queue_pair::{AddressVector, QpState};
+use crate::context::queue_pair::{AddressVector, QpState, Service};
 use crate::front_end::commands::*;
 use crate::numbers::{Cqn, Eqn, Key, Pdn, Qpn, Srqn};
 use rnic_abi::command::{self as abi, *};
@@ -66,6 +66,12 @@ pub(super) fn decode(slot: &[u8]) -> Result<Command, CommandError> {
         CommandOpcode::DESTROY_SRQ => number(body(slot)?).map(|n| Command::DestroySrq(Srqn(n))),
         CommandOpcode::REREGISTER_KEY => reregister_key(body(slot)?),
         CommandOpcode::ALLOCATE_KEY => allocate_key(body(slot)?),
+        CommandOpcode::ATTACH_MULTICAST => {
+            multicast(body(slot)?).map(|(qpn, gid)| Command::AttachMulticast { qpn, gid })
+        }
+        CommandOpcode::DETACH_MULTICAST => {
+            multicast(body(slot)?).map(|(qpn, gid)| Command::DetachMulticast { qpn, gid })
+        }
         CommandOpcode::REGISTER_KEY => register_key(body(slot)?),
         CommandOpcode::DEREGISTER_KEY => number(body(slot)?).map(|n| Command::DeregisterKey(Key(n))),
         CommandOpcode::MODIFY_CQ => modify_cq(body(slot)?),
@@ -77,6 +83,11 @@ pub(super) fn decode(slot: &[u8]) -> Result<Command, CommandError> {
 fn number(body: ObjectNumber) -> Result<u32, CommandError> {
     must_be_zero(&[body.reserved.get().into()])?;
     Ok(body.number.get())
+}
+
+fn multicast(body: MulticastGroup) -> Result<(Qpn, [u8; 16]), CommandError> {
+    must_be_zero(&[body.reserved.get().into()])?;
+    Ok((Qpn(body.qpn.get()), body.gid))
 }
 
 fn set_table(body: SetTable) -> Result<Command, CommandError> {
@@ -155,14 +166,14 @@ fn create_qp(body: abi::CreateQp) -> Result<Command, CommandError> {
     let qpn = body.qpn.get();
     let srqn = (body.flags & QP_SRQ != 0).then_some(Srqn(body.srqn.get()));
     let rq_pages = receive_pages(&body)?;
-    if body.qp_type != QP_TYPE_RC {
-        return Err(CommandError::new(CommandStatus::BAD_PARAMETER, Diagnostic::QpTypeUnsupported, qpn));
-    }
+    let unsupported = CommandError::new(CommandStatus::BAD_PARAMETER, Diagnostic::QpTypeUnsupported, qpn);
+    let service = Service::from_code(body.qp_type).ok_or(unsupported)?;
     if body.log_rq_stride > limits::MAX_LOG_RQ_STRIDE {
         return Err(CommandError::range(qpn));
     }
     Ok(Command::CreateQp(NewQp {
         qpn: Qpn(qpn),
+        service,
         signal_all: body.flags & QP_SIGNAL_ALL != 0,
         privileged: body.flags & QP_PRIVILEGED != 0,
         srqn,
@@ -259,17 +270,22 @@ fn modify_qp(body: QpAttributes) -> Result<Command, CommandError> {
         rq_psn: body.rq_psn.get(),
         sq_psn: body.sq_psn.get(),
         dest_qpn: body.dest_qpn.get(),
-        av: AddressVector {
-            dest_gid: av.dest_gid,
-            dest_mac: av.dest_mac,
-            sgid_index: av.sgid_index.get(),
-            flow_label: av.flow_label.get(),
-            traffic_class: av.traffic_class,
-            hop_limit: av.hop_limit,
-            service_level: av.service_level,
-        },
+        qkey: body.qkey.get(),
+        av: address_vector(&av),
         sqd_notify: body.sqd_notify != 0,
     }))
+}
+
+pub(super) fn address_vector(av: &abi::AddressVector) -> AddressVector {
+    AddressVector {
+        dest_gid: av.dest_gid,
+        dest_mac: av.dest_mac,
+        sgid_index: av.sgid_index.get(),
+        flow_label: av.flow_label.get(),
+        traffic_class: av.traffic_class,
+        hop_limit: av.hop_limit,
+        service_level: av.service_level,
+    }
 }
 
 fn register_key(body: abi::RegisterKey) -> Result<Command, CommandError> {
@@ -389,6 +405,8 @@ fn device_limits(device: &Limits) -> DeviceLimits {
     answer.srq_cache_entries = device.srq_cache_entries.into();
     answer.rd_atomic_context_bytes = limits::RD_ATOMIC_CONTEXT_BYTES.into();
     answer.max_rd_atomic = limits::MAX_RD_ATOMIC;
+    answer.max_group_qps = limits::MAX_GROUP_QPS;
+    answer.max_multicast_groups = limits::MAX_MULTICAST_GROUPS.into();
     answer.max_message_bytes = limits::MAX_MESSAGE_BYTES.into();
     answer.doorbell_pages = device.doorbell_pages.into();
     answer.qp_cache_entries = device.qp_cache_entries.into();
@@ -417,6 +435,7 @@ fn attributes_of(change: &QpChange) -> QpAttributes {
     answer.rq_psn = change.rq_psn.into();
     answer.sq_psn = change.sq_psn.into();
     answer.dest_qpn = change.dest_qpn.into();
+    answer.qkey = change.qkey.into();
     answer.av.dest_gid = change.av.dest_gid;
     answer.av.dest_mac = change.av.dest_mac;
     answer.av.sgid_index = change.av.sgid_index.into();

@@ -63,9 +63,23 @@ pub(super) fn encode_completion(completion: &Completion, now_ns: u64, phase: boo
     let shared = if completion.srqn.is_some() { CQE_SRQ } else { 0 };
     cqe.flags = (with_immediate | with_invalidate | solicited | shared).into();
     cqe.srqn = completion.srqn.map_or(0, |srqn| srqn.0).into();
+    if let Some(source) = &completion.datagram {
+        datagram_source(&mut cqe, source);
+    }
     cqe.time_ns = now_ns.into();
     cqe.phase = (u32::from(phase) * CQE_PHASE).into();
     out.copy_from_slice(cqe.as_bytes());
+}
+
+/// What an answer to a datagram needs.
+fn datagram_source(cqe: &mut Cqe, source: &DatagramSource) {
+    let (vlan_flag, (vlan_id, service_level)) = source.vlan.map_or((0, (0, 0)), |vlan| (CQE_WITH_VLAN, vlan));
+    cqe.flags = (cqe.flags.get() | CQE_GRH | CQE_WITH_SMAC | vlan_flag).into();
+    cqe.pkey_index = source.pkey_index.into();
+    cqe.vlan_id = vlan_id.into();
+    cqe.service_level = service_level;
+    cqe.network_type = if source.is_ipv6 { NETWORK_IPV6 } else { NETWORK_IPV4 };
+    cqe.source_mac = source.mac;
 }
 
 pub(super) fn encode_event(event: &EventRecord, phase: bool, out: &mut [u8]) {

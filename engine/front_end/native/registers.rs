@@ -65,6 +65,9 @@ impl Registers {
                     | FEATURE_READ
                     | FEATURE_ATOMIC
                     | FEATURE_INVALIDATE
+                    | FEATURE_UC
+                    | FEATURE_UD
+                    | FEATURE_MULTICAST
                     | FEATURE_SRQ
                     | FEATURE_CQ_RESIZE
                     | FEATURE_CQ_MODERATION

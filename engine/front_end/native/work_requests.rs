@@ -2,10 +2,12 @@
 
 use super::*;
 use crate::context::page_list::PageList;
+use crate::context::queue_pair::Service;
 use crate::numbers::Key;
 use rnic_abi::work_request::*;
 use rnic_abi::{
-    AtomicSegment, BindSegment, ControlSegment, DataSegment, RegisterSegment, RemoteSegment, WorkOpcode, limits,
+    AtomicSegment, BindSegment, ControlSegment, DataSegment, DatagramSegment, RegisterSegment, RemoteSegment,
+    WorkOpcode, limits,
 };
 use zerocopy::FromBytes;
 
@@ -44,7 +46,8 @@ pub(super) fn decode_send(expected: Expected, bytes: &[u8]) -> Result<SendWork, 
     if control.slot_index.get() != expected.slot_index {
         return Err(Diagnostic::WqeIndex);
     }
-    let operation = operation(control.opcode).ok_or(Diagnostic::WqeOpcode)?;
+    let operation = operation(control.opcode).filter(|asked| allows(expected.service, *asked));
+    let operation = operation.ok_or(Diagnostic::WqeOpcode)?;
     let known = WQE_SIGNALED | WQE_SOLICITED | WQE_FENCE | WQE_INLINE;
     if control.flags & !known != 0 || control.reserved.get() != 0 {
         return Err(Diagnostic::WqeReserved);
@@ -55,6 +58,7 @@ pub(super) fn decode_send(expected: Expected, bytes: &[u8]) -> Result<SendWork, 
         return Err(Diagnostic::WqeLength);
     }
     let rest = &rest[..(segments - 1) * SEGMENT];
+    let (destination, rest) = if expected.service.is_datagram() { datagram(rest)? } else { (None, rest) };
     let (remote, rest) = if operation.names_remote() { remote(rest)? } else { (None, rest) };
     let (operands, rest) = if operation.is_atomic() { operands(operation, rest)? } else { ((0, 0), rest) };
     let inline = control.flags & WQE_INLINE != 0;
@@ -94,8 +98,39 @@ pub(super) fn decode_send(expected: Expected, bytes: &[u8]) -> Result<SendWork, 
         compare: operands.1,
         length_bytes: length as u32,
         slots: slots as u16,
+        destination,
         body,
     })
+}
+
+/// The operations of each transport service.
+const fn allows(service: Service, operation: Operation) -> bool {
+    use Operation::*;
+    match service {
+        Service::Rc => true,
+        Service::Uc => matches!(operation, Send | SendImm | Write | WriteImm) || operation.is_local(),
+        Service::Ud | Service::Gsi => matches!(operation, Send | SendImm),
+    }
+}
+
+/// Where a datagram goes. Whether its source exists is known when it leaves.
+fn datagram(rest: &[u8]) -> Result<(Option<Destination>, &[u8]), Diagnostic> {
+    let (segment, rest) = DatagramSegment::read_from_prefix(rest).map_err(|_| Diagnostic::WqeLength)?;
+    let av = &segment.av;
+    if segment.reserved.get() != 0 || av.reserved0 != 0 || av.reserved1.get() != 0 {
+        return Err(Diagnostic::WqeReserved);
+    }
+    // There is one P_Key, at index 0.
+    let usable = av.flow_label.get() <= 0xf_ffff
+        && av.service_level <= 7
+        && segment.dest_qpn.get() <= 0xff_ffff
+        && segment.pkey_index.get() == 0;
+    let destination = Destination {
+        av: super::commands::address_vector(av),
+        qpn: Qpn(segment.dest_qpn.get()),
+        qkey: segment.qkey.get(),
+    };
+    if usable { Ok((Some(destination), rest)) } else { Err(Diagnostic::DatagramAddress) }
 }
 
 type Remote = Option<(u64, Key)>;

@@ -131,6 +131,49 @@ impl Host {
         self.indices.insert(qpn, Indices::default());
     }
 
+    pub fn create_qp_of(&mut self, qpn: u32, qp_type: u8) {
+        let qp = CreateQp { qp_type, ..self.new_qp(qpn) };
+        self.must(CommandOpcode::CREATE_QP, qp.as_bytes());
+        self.indices.insert(qpn, Indices::default());
+    }
+
+    /// A queue pair of unreliable datagrams in RTS; its Q_Key is 7, or that of management.
+    pub fn create_datagram(&mut self, qpn: u32, qp_type: u8) {
+        self.create_qp_of(qpn, qp_type);
+        self.start_datagram(qpn, qp_type);
+    }
+
+    /// RESET to RTS of a datagram queue pair.
+    pub fn start_datagram(&mut self, qpn: u32, qp_type: u8) {
+        let is_gsi = qp_type == QP_TYPE_GSI;
+        let mask = ATTR_PKEY_INDEX | ATTR_QKEY | if is_gsi { 0 } else { ATTR_PORT };
+        let mut init = self.attributes(qpn, QP_STATE_INIT, mask);
+        (init.port, init.qkey) = (1, if is_gsi { GSI_QKEY } else { 7 }.into());
+        let mut rts = self.attributes(qpn, QP_STATE_RTS, ATTR_SQ_PSN);
+        rts.sq_psn = super::PSN.into();
+        [init, self.attributes(qpn, QP_STATE_RTR, 0), rts].iter().for_each(|step| self.modify(step));
+    }
+
+    /// An unreliable connection in RTS.
+    pub fn create_unreliable(&mut self, qpn: u32, peer: ([u8; 4], u32), with: &Attributes) {
+        self.create_qp_of(qpn, QP_TYPE_UC);
+        self.connect_unreliable(qpn, peer, with);
+    }
+
+    /// RESET to RTS of an unreliable connection.
+    pub fn connect_unreliable(&mut self, qpn: u32, peer: ([u8; 4], u32), with: &Attributes) {
+        let mut rtr = self.rtr_attributes(qpn, peer, with);
+        rtr.mask = (ATTR_STATE | ATTR_AV | ATTR_PATH_MTU | ATTR_DEST_QPN | ATTR_RQ_PSN).into();
+        let mut rts = self.rts_attributes(qpn, with);
+        rts.mask = (ATTR_STATE | ATTR_SQ_PSN).into();
+        [self.init_attributes(qpn), rtr, rts].iter().for_each(|step| self.modify(step));
+    }
+
+    pub fn attach(&mut self, qpn: u32, gid: [u8; 16]) {
+        let group = MulticastGroup { qpn: qpn.into(), reserved: 0.into(), gid };
+        self.must(CommandOpcode::ATTACH_MULTICAST, group.as_bytes());
+    }
+
     pub fn object(number: u32) -> ObjectNumber {
         ObjectNumber { number: number.into(), reserved: 0.into() }
     }

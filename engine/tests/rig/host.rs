@@ -95,7 +95,9 @@ impl Host {
 
     /// Offset of a queue pair's rings from the first one's.
     pub fn own(&self, qpn: u32) -> u64 {
-        u64::from(qpn - self.qpn) * PAGE
+        // Queue pair 1 has the last page.
+        let page = if qpn == 1 { 15 } else { qpn - self.qpn };
+        u64::from(page) * PAGE
     }
 
     /// A work request in its ring slots; the doorbell is the caller's.

@@ -1,8 +1,8 @@
 //! Send work requests as a driver writes them.
 
-use super::VIRTUAL;
+use super::{VIRTUAL, gid};
 use rnic_abi::command::*;
-use rnic_abi::{AtomicSegment, ControlSegment, DataSegment, RemoteSegment, WorkOpcode, work_request};
+use rnic_abi::{AtomicSegment, ControlSegment, DataSegment, DatagramSegment, RemoteSegment, WorkOpcode, work_request};
 use zerocopy::IntoBytes;
 
 pub const fn all_rights() -> u32 {
@@ -25,6 +25,8 @@ pub struct Request {
     pub operands: (u64, u64),
     pub immediate: u32,
     pub flags: u8,
+    /// Where a datagram goes.
+    pub datagram: Option<DatagramSegment>,
 }
 
 impl Request {
@@ -38,11 +40,23 @@ impl Request {
             operands: (0, 0),
             immediate: 0x2a,
             flags: work_request::WQE_SIGNALED,
+            datagram: None,
         }
+    }
+
+    /// A SEND of a datagram queue pair.
+    pub fn datagram(qpn: u32, to: [u8; 4], dest_qpn: u32, qkey: u32, length: u32) -> Self {
+        let mut segment = DatagramSegment::zeroed();
+        (segment.av.dest_gid, segment.av.dest_mac) = (gid(to), [2, 0, 0, 0, 0, to[3]]);
+        (segment.dest_qpn, segment.qkey) = (dest_qpn.into(), qkey.into());
+        Self { qpn: Some(qpn), datagram: Some(segment), ..Self::new(WorkOpcode::SEND, length) }
     }
 
     pub fn encode(&self, qpn: u32, index: u16) -> Vec<u8> {
         let mut rest = Vec::new();
+        if let Some(segment) = &self.datagram {
+            rest.extend(segment.as_bytes());
+        }
         let atomic = matches!(self.opcode, WorkOpcode::CMP_SWAP | WorkOpcode::FETCH_ADD);
         if atomic || matches!(self.opcode, WorkOpcode::WRITE | WorkOpcode::WRITE_IMM | WorkOpcode::READ) {
             let mut remote = RemoteSegment::zeroed();

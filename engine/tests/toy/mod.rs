@@ -145,6 +145,7 @@ impl FrontEnd for Toy {
             compare: 0,
             length_bytes,
             slots,
+            destination: None,
             body: Body::Gather(elements),
         })
     }

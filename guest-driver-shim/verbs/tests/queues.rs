@@ -40,6 +40,7 @@ impl Rig {
                 log_receive_stride: 0,
                 doorbell_page: 3,
                 signal_all: false,
+                qp_type: rnic_abi::command::QP_TYPE_RC,
             })
             .unwrap();
         state.borrow_mut().stores.clear();
@@ -57,6 +58,7 @@ impl Rig {
             immediate: 0,
             signaled: false,
             solicited: false,
+            datagram: None,
             fence: false,
         };
         self.device.post_send(self.qpn, &[request], DoorbellForm::Word).unwrap();

@@ -7,7 +7,17 @@ use rnic_abi::WorkOpcode;
 use rnic_abi::registers::BAR_DOORBELLS;
 
 fn request<'a>(opcode: WorkOpcode, payload: Payload<'a>, remote: Option<Remote>) -> SendRequest<'a> {
-    SendRequest { wr_id: 1, opcode, payload, remote, immediate: 0, signaled: false, solicited: false, fence: false }
+    SendRequest {
+        wr_id: 1,
+        opcode,
+        payload,
+        remote,
+        datagram: None,
+        immediate: 0,
+        signaled: false,
+        solicited: false,
+        fence: false,
+    }
 }
 
 const REMOTE: Remote = Remote { address: 0x1122_3344_5566_7788, rkey: 0xaabb_ccdd };
@@ -109,6 +119,7 @@ fn queue_pair(device: &mut Device, log_send_slots: u8, log_receive_stride: u8) -
             log_receive_stride,
             doorbell_page: 2,
             signal_all: false,
+            qp_type: rnic_abi::command::QP_TYPE_RC,
         })
         .unwrap()
 }
