@@ -943,6 +943,9 @@ RNIC_ASSERT(offsetof(struct rnic_queue_state, reserved) == 4, "rnic_queue_state.
 	X(312, RNIC_VECTOR_UNUSABLE, "the MSI-X vector has no receiver") \
 	X(313, RNIC_QP_TYPE_UNSUPPORTED, "the queue pair type is not supported") \
 	X(314, RNIC_GID_EXISTS, "another entry of the GID table holds this GID in the same VLAN") \
+	X(315, RNIC_MULTICAST_GID, "the group's GID is not a multicast address") \
+	X(316, RNIC_MULTICAST_QUEUE_PAIR, "only datagram queue pairs take the packets of groups") \
+	X(317, RNIC_MULTICAST_FULL, "there is no room for another group, or for another queue pair in it") \
 	X(320, RNIC_MODIFY_TRANSITION, "no transition leads from the present state to this one") \
 	X(321, RNIC_MODIFY_MISSING, "a required attribute is missing") \
 	X(322, RNIC_MODIFY_ILLEGAL, "an attribute is not allowed in this transition") \
@@ -967,6 +970,8 @@ RNIC_ASSERT(offsetof(struct rnic_queue_state, reserved) == 4, "rnic_queue_state.
 	X(410, RNIC_RECEIVE_FETCH_FAULT, "a receive work request could not be read from its ring") \
 	X(411, RNIC_READ_NOT_ENABLED, "the queue pair's max_rd_atomic is 0: it may have no READ or atomic outstanding") \
 	X(412, RNIC_READ_TOO_LONG, "the READ's responses would take 2^23 PSNs or more") \
+	X(413, RNIC_DATAGRAM_TOO_LONG, "the datagram is longer than the port's MTU") \
+	X(414, RNIC_DATAGRAM_ADDRESS, "the datagram's address cannot be used: GID index without entry, flow label, service level, QPN or P_Key index out of range") \
 	X(415, RNIC_SRQ_INDEX, "the index ring of a shared receive queue names a slot that it does not have") \
 	X(416, RNIC_SRQ_FETCH_FAULT, "the index ring of a shared receive queue could not be read") \
 	X(420, RNIC_L_KEY_INVALID, "the local key is not valid") \
