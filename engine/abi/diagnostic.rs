@@ -88,7 +88,6 @@ rules! {
     ContextFault = 330, "a context could not be read from or written to its table", "Context tables", "the table's memory was unmapped";
     ContextInvalid = 331, "what came back from a context table is not what the device wrote", "Context tables", "the driver or a stray DMA wrote into the table";
 
-    FeatureMissing = 340, "the command or a flag of it belongs to a feature that the device does not have: see REG_FEATURES", "Registers", "a feature bit that was not looked at";
 
     WqeFetchFault = 400, "work requests could not be read from the ring", "Send queue", "the ring is not mapped for DMA";
     WqeOpcode = 401, "the work request's opcode is unknown or not allowed on this queue pair", "Work requests", "an opcode of another transport";

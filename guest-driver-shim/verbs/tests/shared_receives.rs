@@ -59,6 +59,7 @@ fn a_queue_pair_on_a_shared_queue_names_it_and_has_no_ring_of_its_own() {
     let srqn = rig.device.create_shared_receive_queue(spec).unwrap();
     let qp = QpSpec {
         qpn: None,
+        qp_type: rnic_abi::command::QP_TYPE_RC,
         pd,
         send_cq: rig.cqn,
         receive_cq: rig.cqn,
