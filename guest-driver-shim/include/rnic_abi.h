@@ -956,7 +956,6 @@ RNIC_ASSERT(offsetof(struct rnic_queue_state, reserved) == 4, "rnic_queue_state.
 	X(327, RNIC_MODIFY_UNSUPPORTED, "the attribute belongs to a feature that the device does not have") \
 	X(330, RNIC_CONTEXT_FAULT, "a context could not be read from or written to its table") \
 	X(331, RNIC_CONTEXT_INVALID, "what came back from a context table is not what the device wrote") \
-	X(340, RNIC_FEATURE_MISSING, "the command or a flag of it belongs to a feature that the device does not have: see REG_FEATURES") \
 	X(400, RNIC_WQE_FETCH_FAULT, "work requests could not be read from the ring") \
 	X(401, RNIC_WQE_OPCODE, "the work request's opcode is unknown or not allowed on this queue pair") \
 	X(402, RNIC_WQE_RESERVED, "reserved bits of the work request are not zero") \
