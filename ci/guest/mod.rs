@@ -140,12 +140,11 @@ impl Guest {
 
     /// Runs a shell command to its end and returns its exit status and what it printed.
     pub fn shell(&mut self, command: &str, limit: Duration) -> Result<(i32, Vec<u8>)> {
-        self.run(command)?;
+        self.run(&format!("( {command} ); code=$?; printf '\\004rnic: end\\n'; exit $code"))?;
         let exchange = self.exchange.try_clone()?;
         let deadline = self.deadline(format!("running {command}"), limit);
         let mut printed = Vec::new();
-        // The program blocks once nobody reads, so both connections are served. A write in the guest returns only after
-        // the host has taken it, so what was printed before the exit is here when the exit status is.
+        // The program blocks once nobody reads, so both connections are served.
         let status = loop {
             drain(&exchange, &mut printed);
             let moment = Deadline::new("waiting for a moment", deadline.remaining()?.min(Duration::from_millis(5)));
@@ -155,7 +154,14 @@ impl Guest {
                 Err(error) => return Err(self.running.explain(error)),
             }
         };
-        drain(&exchange, &mut printed);
+        // The exit status may overtake what was printed: they come over two connections.
+        let patience = Deadline::new("the last output", Duration::from_secs(2));
+        let mut end = take_end(&mut printed);
+        while !end && patience.remaining().is_ok() {
+            drain(&exchange, &mut printed);
+            end = take_end(&mut printed);
+            std::thread::sleep(Duration::from_millis(u64::from(!end)));
+        }
         Ok((status, printed))
     }
 
@@ -221,6 +227,13 @@ fn payload_path(path: &Path) -> Result<String> {
     }
     let reason = "its name has characters that a shell would read".into();
     Err(Error::Image { path: path.display().to_string(), reason })
+}
+
+/// Takes the mark away that follows a shell command's output. False if it has not come.
+fn take_end(printed: &mut Vec<u8>) -> bool {
+    const END: &[u8] = b"\x04rnic: end\n";
+    let at = printed.windows(END.len()).rposition(|bytes| bytes == END);
+    at.map(|at| printed.drain(at..at + END.len())).is_some()
 }
 
 /// Takes what is there, without waiting for more; an error shows on the control connection too.

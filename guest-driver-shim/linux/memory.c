@@ -136,6 +136,12 @@ struct ib_mr *rnic_get_dma_mr(struct ib_pd *ibpd, int access)
 	struct rnic_mr *mr;
 	int err;
 
+	/*
+	 * With a local DMA key ib_core asks for the remote rights alone, and
+	 * the device grants none without the local one.
+	 */
+	if (access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC))
+		access |= IB_ACCESS_LOCAL_WRITE;
 	if (!is_allowed(dev, access))
 		return ERR_PTR(-EOPNOTSUPP);
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
