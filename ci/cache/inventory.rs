@@ -110,15 +110,16 @@ impl Cache {
         Error::CacheInUse { folder: self.folder().to_path_buf(), reason }
     }
 
-    /// Files of the cache that running processes have mapped: programs and their libraries.
+    /// Files of the cache that running processes execute or have mapped: programs and their libraries. The `exe`
+    /// link is asked beside the maps, because a program that has only just started has not mapped its file yet.
     fn programs_in_use(&self) -> BTreeSet<PathBuf> {
-        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let ids = processes.filter(|entry| file_name(&entry.path()).bytes().all(|byte| byte.is_ascii_digit()));
-        let maps = ids.filter_map(|entry| fs::read_to_string(entry.path().join("maps")).ok());
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
         let mut programs = BTreeSet::new();
-        for maps in maps {
-            let paths = maps.lines().filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..])));
-            programs.extend(paths.filter(|path| path.starts_with(self.folder())));
+        for process in processes.filter(|path| file_name(path).bytes().all(|byte| byte.is_ascii_digit())) {
+            let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
+            let mapped = maps.lines().filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..])));
+            let executed = fs::read_link(process.join("exe")).ok();
+            programs.extend(mapped.chain(executed).filter(|path| path.starts_with(self.folder())));
         }
         programs
     }

@@ -31,12 +31,12 @@ pub fn a_killed_demo_leaves_no_machine() {
         let process = Pid::from_raw(id as i32).expect("a process id");
         kill_process(process, signal).expect("the signal is sent");
         let killed = Instant::now();
-        let status = demo.wait(&Deadline::new("the demo ends", Duration::from_secs(5)));
+        let status = demo.wait(&Deadline::new("the demo ends", LIMIT));
         let status = status.unwrap_or_else(|error| panic!("{signal:?} of {arguments}: {error}"));
         // It asked for no signal, so the signal itself is its end: what a shell shows as 128 and the number.
         assert_eq!(status.signal(), Some(signal.as_raw()), "{signal:?} of {arguments}: {status}");
         while machines.iter().any(|machine| is_alive(*machine)) {
-            assert!(killed.elapsed() < Duration::from_secs(5), "{signal:?} of {arguments} leaves {machines:?}");
+            assert!(killed.elapsed() < LIMIT, "{signal:?} of {arguments} leaves {machines:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
         println!("{signal:?} of {arguments}: {status}, all gone after {:?}", killed.elapsed());
