@@ -8,7 +8,7 @@ use crate::tlp::Traffic;
 use crate::{Class, Crossing, Observed};
 use std::ops::AddAssign;
 
-/// What one class, or all, amount to. Host accesses also say how they were seen to arrive.
+/// What the crossings of a class, of a queue, or all amount to. Host accesses also say how they were seen to arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub crossings: u64,
@@ -35,6 +35,32 @@ macro_rules! each_field {
 }
 
 impl Totals {
+    #[inline]
+    pub(crate) fn enter(&mut self, crossing: &Crossing) {
+        let Observed { messages, bytes } = crossing.observed.unwrap_or_default();
+        self.crossings += 1;
+        self.bytes += u64::from(crossing.bytes);
+        self.mrd += u64::from(crossing.tlps.mrd);
+        self.mwr += u64::from(crossing.tlps.mwr);
+        self.cpld += u64::from(crossing.tlps.cpld);
+        self.wire_down_bytes += crossing.wire_bytes.down;
+        self.wire_up_bytes += crossing.wire_bytes.up;
+        self.observed_messages += u64::from(messages);
+        self.observed_bytes += u64::from(bytes);
+        self.faults += u64::from(crossing.fault.is_some());
+    }
+
+    /// Corrects a crossing entered earlier, which failed: `was` becomes `is`.
+    pub(crate) fn amend(&mut self, was: &Traffic, is: &Traffic) {
+        let correct = |total: &mut u64, was: u64, is: u64| *total = total.saturating_sub(was).saturating_add(is);
+        correct(&mut self.mrd, was.tlps.mrd.into(), is.tlps.mrd.into());
+        correct(&mut self.mwr, was.tlps.mwr.into(), is.tlps.mwr.into());
+        correct(&mut self.cpld, was.tlps.cpld.into(), is.tlps.cpld.into());
+        correct(&mut self.wire_down_bytes, was.wire_bytes.down, is.wire_bytes.down);
+        correct(&mut self.wire_up_bytes, was.wire_bytes.up, is.wire_bytes.up);
+        self.faults += 1;
+    }
+
     /// What came after `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         each_field!(self, earlier, |a, b| a.saturating_sub(b))
@@ -73,18 +99,7 @@ impl Default for Ledger {
 impl Ledger {
     /// Enters one crossing.
     pub(crate) fn enter(&mut self, crossing: &Crossing) {
-        let totals = &mut self.totals[crossing.origin.class as usize];
-        let Observed { messages, bytes } = crossing.observed.unwrap_or_default();
-        totals.crossings += 1;
-        totals.bytes += u64::from(crossing.bytes);
-        totals.mrd += u64::from(crossing.tlps.mrd);
-        totals.mwr += u64::from(crossing.tlps.mwr);
-        totals.cpld += u64::from(crossing.tlps.cpld);
-        totals.wire_down_bytes += crossing.wire_bytes.down;
-        totals.wire_up_bytes += crossing.wire_bytes.up;
-        totals.observed_messages += u64::from(messages);
-        totals.observed_bytes += u64::from(bytes);
-        totals.faults += u64::from(crossing.fault.is_some());
+        self.totals[crossing.origin.class as usize].enter(crossing);
         if let Some((_, role)) = crossing.origin.cause.operation() {
             let share = &mut self.shares[role as usize][crossing.origin.class as usize];
             share.crossings += 1;
@@ -94,14 +109,7 @@ impl Ledger {
 
     /// Corrects a crossing entered earlier, which failed: `was` becomes `is`.
     pub(crate) fn amend(&mut self, class: Class, was: &Traffic, is: &Traffic) {
-        let totals = &mut self.totals[class as usize];
-        let correct = |total: &mut u64, was: u64, is: u64| *total = total.saturating_sub(was).saturating_add(is);
-        correct(&mut totals.mrd, was.tlps.mrd.into(), is.tlps.mrd.into());
-        correct(&mut totals.mwr, was.tlps.mwr.into(), is.tlps.mwr.into());
-        correct(&mut totals.cpld, was.tlps.cpld.into(), is.tlps.cpld.into());
-        correct(&mut totals.wire_down_bytes, was.wire_bytes.down, is.wire_bytes.down);
-        correct(&mut totals.wire_up_bytes, was.wire_bytes.up, is.wire_bytes.up);
-        totals.faults += 1;
+        self.totals[class as usize].amend(was, is);
     }
 
     pub fn class(&self, class: Class) -> &Totals {

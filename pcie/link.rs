@@ -13,7 +13,7 @@ use crate::dma_window::{Backing, DmaWindow, MapError, Permissions};
 use crate::ledger::Ledger;
 use crate::msix::{Message, MsixControl, MsixTable, Undelivered};
 use crate::outbound::{Completion, MessageId, Outbound, OutboundMessage, Surroundings};
-use crate::queue_totals::QueueTotals;
+use crate::queue_totals::{QueueChange, QueueTotals};
 use crate::tlp::{LinkSettings, Splitter};
 use crate::trace::{Reading, Trace};
 use crate::{Crossing, DmaFault, DmaRange, DmaTag, Iova, Origin};
@@ -232,6 +232,11 @@ impl Link {
     /// The totals of operations by their queue.
     pub fn queue_totals(&self) -> &QueueTotals {
         &self.books.queues
+    }
+
+    /// What has changed in them since this was asked last.
+    pub fn take_queue_changes(&mut self) -> Vec<QueueChange> {
+        self.books.queues.take_changes()
     }
 
     /// The sequence number of the latest crossing; 0 before the first.

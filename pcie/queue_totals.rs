@@ -1,61 +1,45 @@
 //! The totals of all crossings by the queue whose operation they served, as requester and as responder apart.
 //!
 //! Like the ledger they are never reset and compared by difference. A queue's totals are made with its first crossing,
-//! in blocks, so that memory follows the numbers in use and an entry costs no search.
+//! in blocks, so that memory follows the numbers in use and an entry costs no search. A block also remembers how it was
+//! when changes were last taken, from the first time that somebody takes them.
 
 use crate::Crossing;
 use crate::crossing::Role;
+use crate::ledger::Totals;
 use crate::tlp::Traffic;
 
 /// Queues are told apart up to this number; the crossings of others count together.
 pub const MAX_QUEUES: u32 = 1 << 17;
 const BLOCK: usize = 64;
 
-/// What one queue's operations of one role amount to: a cache line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueShare {
-    pub crossings: u64,
-    pub bytes: u64,
-    pub mrd: u64,
-    pub mwr: u64,
-    pub cpld: u64,
-    pub wire_down_bytes: u64,
-    pub wire_up_bytes: u64,
-    /// Crossings that failed.
-    pub faults: u64,
+/// What one queue's operations amount to, by role.
+pub type QueueShares = [Totals; Role::ALL.len()];
+type Rows = [QueueShares; BLOCK];
+
+/// How a queue's totals went on between two moments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueChange {
+    pub queue: u32,
+    pub from: QueueShares,
+    pub until: QueueShares,
 }
 
-impl QueueShare {
-    fn correct(&mut self, was: &Traffic, is: &Traffic) {
-        let correct = |total: &mut u64, was: u64, is: u64| *total = total.saturating_sub(was).saturating_add(is);
-        correct(&mut self.mrd, was.tlps.mrd.into(), is.tlps.mrd.into());
-        correct(&mut self.mwr, was.tlps.mwr.into(), is.tlps.mwr.into());
-        correct(&mut self.cpld, was.tlps.cpld.into(), is.tlps.cpld.into());
-        correct(&mut self.wire_down_bytes, was.wire_bytes.down, is.wire_bytes.down);
-        correct(&mut self.wire_up_bytes, was.wire_bytes.up, is.wire_bytes.up);
-        self.faults += 1;
-    }
+#[derive(Clone, Debug)]
+struct Block {
+    now: Box<Rows>,
+    /// As when changes were last taken; nothing has been taken of a block without it.
+    taken: Option<Box<Rows>>,
+    changed: bool,
+}
 
-    /// What came after `earlier`.
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            crossings: self.crossings.saturating_sub(earlier.crossings),
-            bytes: self.bytes.saturating_sub(earlier.bytes),
-            mrd: self.mrd.saturating_sub(earlier.mrd),
-            mwr: self.mwr.saturating_sub(earlier.mwr),
-            cpld: self.cpld.saturating_sub(earlier.cpld),
-            wire_down_bytes: self.wire_down_bytes.saturating_sub(earlier.wire_down_bytes),
-            wire_up_bytes: self.wire_up_bytes.saturating_sub(earlier.wire_up_bytes),
-            faults: self.faults.saturating_sub(earlier.faults),
-        }
+impl Default for Block {
+    fn default() -> Self {
+        Self { now: Box::new([QueueShares::default(); BLOCK]), taken: None, changed: false }
     }
 }
 
-/// By role.
-pub type QueueShares = [QueueShare; Role::ALL.len()];
-type Block = Box<[QueueShares; BLOCK]>;
-
-/// Shares by queue number.
+/// Totals by queue number.
 #[derive(Clone, Debug, Default)]
 pub struct QueueTotals {
     blocks: Vec<Option<Block>>,
@@ -63,7 +47,8 @@ pub struct QueueTotals {
 }
 
 impl QueueTotals {
-    fn share(&mut self, queue: u32, role: Role) -> &mut QueueShare {
+    #[inline]
+    fn totals(&mut self, queue: u32, role: Role) -> &mut Totals {
         if queue >= MAX_QUEUES {
             return &mut self.others[role as usize];
         }
@@ -71,32 +56,45 @@ impl QueueTotals {
         if self.blocks.len() <= block {
             self.blocks.resize_with(block + 1, || None);
         }
-        let block = self.blocks[block].get_or_insert_with(|| Box::new([QueueShares::default(); BLOCK]));
-        &mut block[at][role as usize]
+        let block = self.blocks[block].get_or_insert_default();
+        block.changed = true;
+        &mut block.now[at][role as usize]
     }
 
     #[inline]
     pub(crate) fn enter(&mut self, crossing: &Crossing) {
-        let Some((queue, role)) = crossing.origin.cause.operation() else { return };
-        let share = self.share(queue, role);
-        share.crossings += 1;
-        share.bytes += u64::from(crossing.bytes);
-        share.mrd += u64::from(crossing.tlps.mrd);
-        share.mwr += u64::from(crossing.tlps.mwr);
-        share.cpld += u64::from(crossing.tlps.cpld);
-        share.wire_down_bytes += crossing.wire_bytes.down;
-        share.wire_up_bytes += crossing.wire_bytes.up;
-        share.faults += u64::from(crossing.fault.is_some());
+        if let Some((queue, role)) = crossing.origin.cause.operation() {
+            self.totals(queue, role).enter(crossing);
+        }
     }
 
     pub(crate) fn amend(&mut self, queue: u32, role: Role, was: &Traffic, is: &Traffic) {
-        self.share(queue, role).correct(was, is);
+        self.totals(queue, role).amend(was, is);
+    }
+
+    /// The queues that have changed since this was asked last, in order: their totals then and now.
+    pub(crate) fn take_changes(&mut self) -> Vec<QueueChange> {
+        let mut changes = Vec::new();
+        let blocks = self.blocks.iter_mut().enumerate();
+        for (at, block) in blocks.filter_map(|(at, block)| block.as_mut().map(|block| (at, block))) {
+            if !std::mem::take(&mut block.changed) {
+                continue;
+            }
+            let taken = block.taken.get_or_insert_with(|| Box::new([QueueShares::default(); BLOCK]));
+            for (within, (from, until)) in taken.iter().zip(block.now.iter()).enumerate() {
+                if from != until {
+                    changes.push(QueueChange { queue: (at * BLOCK + within) as u32, from: *from, until: *until });
+                }
+            }
+            taken.copy_from_slice(&*block.now);
+        }
+        changes
     }
 
     /// A queue's shares; zero for one that has caused nothing.
     pub fn queue(&self, queue: u32) -> QueueShares {
         let block = self.blocks.get(queue as usize / BLOCK).and_then(Option::as_ref);
-        block.map_or_else(QueueShares::default, |block| block[queue as usize % BLOCK])
+        block.map_or_else(QueueShares::default, |block| block.now[queue as usize % BLOCK])
     }
 
     /// Queues beyond [`MAX_QUEUES`], together.
@@ -109,7 +107,7 @@ impl QueueTotals {
         let blocks = self.blocks.iter().enumerate().skip(first as usize / BLOCK);
         let queues =
             blocks.filter_map(|(at, block)| block.as_ref().map(|block| (at, block))).flat_map(|(at, block)| {
-                block.iter().enumerate().map(move |(within, shares)| ((at * BLOCK + within) as u32, *shares))
+                block.now.iter().enumerate().map(move |(within, shares)| ((at * BLOCK + within) as u32, *shares))
             });
         queues.filter(move |(queue, shares)| *queue >= first && shares.iter().any(|share| share.crossings > 0))
     }
@@ -152,6 +150,22 @@ mod tests {
         assert_eq!(totals.others().map(|share| share.crossings), [2, 0]);
         assert_eq!(totals.blocks.iter().flatten().count(), 2);
         assert_eq!(totals.queue(5), QueueShares::default());
+    }
+
+    #[test]
+    fn changes_are_what_came_since_they_were_taken_last() {
+        let mut totals = QueueTotals::default();
+        let changes = |totals: &mut QueueTotals| -> Vec<_> {
+            let changes = totals.take_changes().into_iter();
+            changes.map(|change| (change.queue, change.from[0].crossings, change.until[0].crossings)).collect()
+        };
+        [1, 2, 2, 200].iter().for_each(|queue| totals.enter(&send(*queue)));
+        assert_eq!(changes(&mut totals), [(1, 0, 1), (2, 0, 2), (200, 0, 1)]);
+        assert_eq!(changes(&mut totals), []);
+        [2, 3].iter().for_each(|queue| totals.enter(&send(*queue)));
+        assert_eq!(changes(&mut totals), [(2, 2, 3), (3, 0, 1)]);
+        totals.enter(&send(MAX_QUEUES));
+        assert_eq!(changes(&mut totals), [], "queues that are not told apart are in no change");
     }
 
     #[test]

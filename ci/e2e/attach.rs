@@ -109,6 +109,54 @@ pub fn its_parts_and_forms_are_what_they_say() {
     assert_eq!(parsed.standard_output, format!("shared\n{device}"));
 }
 
+/// libvirt's own schema accepts the elements, and a QEMU that gets what libvirt makes of them has the adapter.
+pub fn libvirts_elements_are_valid_and_what_they_list_boots_qemu() {
+    const SCRIPT: &str = "import json, sys, xml.etree.ElementTree as tree\n\
+        root = tree.parse(sys.argv[1])\n\
+        space = '{http://libvirt.org/schemas/domain/qemu/1.0}'\n\
+        backing = root.find('memoryBacking')\n\
+        print(json.dumps(dict(memory=root.find('memory').text, unit=root.find('memory').get('unit'),\n\
+            machine=root.find('os/type').get('machine'), source=backing.find('source').get('type'),\n\
+            access=backing.find('access').get('mode'),\n\
+            arguments=[one.get('value') for one in root.iter(space + 'arg')])))";
+    let lab = laboratory::lab();
+    let tools = laboratory::tools();
+    let serving = Serving::start("A B");
+    let printed = qemu_args("A --memory 128M --format libvirt", serving.folder());
+    assert!(printed.status.success(), "{}", printed.standard_error);
+    let folder = tempfile::tempdir().expect("a folder");
+    let domain = |name: &str, elements: &str| {
+        let path = folder.path().join(name);
+        let space = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'";
+        let text = format!("<domain type='qemu' {space}>\n<name>rnic</name>\n{elements}</domain>\n");
+        std::fs::write(&path, text).expect("written");
+        path.to_str().expect("plain").to_owned()
+    };
+    let valid = |path: &str| {
+        let schema = tools.libvirt_domain_schema().to_str().expect("plain");
+        tools.xmllint().run(&["--noout", "--relaxng", schema, path], Duration::from_secs(60)).expect("xmllint runs")
+    };
+    let path = domain("domain.xml", &printed.standard_output);
+    let judged = valid(&path);
+    assert!(judged.status.success(), "{}\n{}", judged.standard_error, printed.standard_output);
+    let wrong = domain("wrong.xml", &printed.standard_output.replace("mode='shared'", "mode='common'"));
+    assert!(!valid(&wrong).status.success(), "the schema refuses what libvirt does not know");
+
+    let read = tools.python().run(&["-c", SCRIPT, &path], Duration::from_secs(30)).expect("python runs");
+    let read: serde_json::Value = serde_json::from_str(&read.standard_output).expect("JSON");
+    assert_eq!((&read["memory"], &read["unit"]), (&"128".into(), &"MiB".into()));
+    assert_eq!([&read["machine"], &read["source"], &read["access"]], ["q35", "memfd", "shared"]);
+    // What libvirt gives QEMU for a machine with such memory, and then the arguments as they are.
+    let object = "{\"qom-type\":\"memory-backend-memfd\",\"id\":\"pc.ram\",\"share\":true,\"size\":134217728}";
+    let mut arguments: Vec<OsString> =
+        ["-machine", "q35,memory-backend=pc.ram", "-m", "128", "-object", object].map(OsString::from).to_vec();
+    let listed = read["arguments"].as_array().expect("arguments").iter();
+    arguments.extend(listed.map(|argument| OsString::from(argument.as_str().expect("an argument"))));
+    let machine = lab.qemu().start_qtest("libvirt", lab.run_folder(), &arguments).expect("a machine");
+    let spec = TransactionSpec { timeout: 18, ..TransactionSpec::default() };
+    Pair::bring_up([patient(&machine), over_socket(&serving.socket("B"))], &spec).run();
+}
+
 pub fn what_cannot_be_attached_is_told_with_its_cure() {
     let folder = tempfile::Builder::new().prefix("s").tempdir().expect("a folder");
     let told = |arguments: &str, code: i32, words: &str| {

@@ -33,6 +33,7 @@ mod kill;
 mod link;
 mod machines;
 mod measuring;
+mod output;
 mod outside;
 mod pci;
 mod second_driver;

@@ -2,8 +2,8 @@
 
 use crate::{
     attach, caches, commands, configuration, counters, demo, diagnostics, doorbells, ends, ethernet, guest_memory,
-    guests, idle, kill, link, machines, measuring, outside, pci, second_driver, serve, sharing, thousand, watch,
-    workbench,
+    guests, idle, kill, link, machines, measuring, output, outside, pci, second_driver, serve, sharing, thousand,
+    watch, workbench,
 };
 use std::time::Duration;
 
@@ -58,6 +58,10 @@ pub fn steps() -> Vec<Step> {
         demo::the_help_names_what_the_environment_decides within LIMIT_S;
         demo::kvm_is_proved_before_it_is_used within LIMIT_S;
         demo::model_hosts_take_less_than_two_seconds within LIMIT_S;
+        output::a_capture_in_a_pipe_leaves_the_report_to_standard_error within LIMIT_S;
+        output::a_server_captures_into_a_pipe_and_tells_its_sockets_elsewhere within LIMIT_S;
+        output::the_bring_up_is_told_with_pages_keys_and_attributes within LIMIT_S;
+        output::progress_is_told_on_a_terminal_alone within LIMIT_S;
         doorbells::a_torn_line_counts_as_single_stores_and_the_work_is_done within LIMIT_S;
         link::frames_are_lost_while_the_link_is_down_and_the_driver_is_told_of_both_changes within LIMIT_S;
         measuring::the_bench_verifies_its_data_and_its_ledgers_add_up within 2 * LIMIT_S;
@@ -89,6 +93,7 @@ pub fn steps() -> Vec<Step> {
         configuration::a_full_disk_ends_the_capture_and_nothing_else within LIMIT_S;
         attach::a_shell_array_holds_one_argument_a_line within LIMIT_S;
         attach::its_parts_and_forms_are_what_they_say within LIMIT_S;
+        attach::libvirts_elements_are_valid_and_what_they_list_boots_qemu within LIMIT_S;
         attach::what_cannot_be_attached_is_told_with_its_cure within LIMIT_S;
         second_driver::written_from_the_datasheet_it_writes_with_immediate within LIMIT_S;
         second_driver::it_breaks_rules_and_is_told_the_right_one_each_time within LIMIT_S;
@@ -116,14 +121,17 @@ pub fn steps() -> Vec<Step> {
         pci::a_function_level_reset_by_the_guest_resets_the_device within LIMIT_S;
         pci::a_guest_reboots_with_its_adapter within LIMIT_S;
         kill::a_killed_guest_takes_nothing_with_it within LIMIT_S;
+        sharing::the_ethernet_function_finds_it_out_as_well_and_is_reported within LIMIT_S;
         guests::stock_programs_run_between_two_guests within 2 * LIMIT_S;
         guests::other_kinds_of_queues_run_or_are_refused_cleanly within 2 * LIMIT_S;
         guests::the_module_survives_unbinding_resets_and_removal_in_use within LIMIT_S;
         guests::a_killed_program_leaves_nothing within LIMIT_S;
         guests::users_inside_the_kernel_are_served within LIMIT_S;
         ends::a_killed_demo_leaves_no_machine within LIMIT_S;
+        output::what_is_kept_stays_until_an_interrupt within LIMIT_S;
         workbench::a_command_runs_in_a_guest_and_its_exit_status_is_ours within LIMIT_S;
         workbench::a_folder_is_shared_and_a_kernel_of_the_users_own_boots within 5 * LIMIT_S;
+        workbench::an_initial_file_system_of_the_users_own_boots within 5 * LIMIT_S;
         workbench::the_console_is_a_terminal_that_the_escape_key_leaves within LIMIT_S;
         workbench::the_console_takes_a_script within LIMIT_S;
         workbench::a_killed_guest_command_leaves_no_machine within LIMIT_S;

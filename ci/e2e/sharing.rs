@@ -3,14 +3,16 @@
 
 use crate::bench::fabric::Fabric;
 use crate::bench::laboratory;
+use crate::bench::program;
 use crate::bench::qtest;
 use crate::bench::serving::Serving;
 use crate::bench::transaction::Pair;
-use rnic_ci::guest::{AdapterFunction, GuestMemory};
+use rnic_ci::guest::{AdapterFunction, GuestMemory, GuestSpec};
 use rnic_shim::backings::in_process::ModelHost;
 use rnic_shim::backings::socket::{MemoryAccess, Socket};
 use rnic_shim::transaction::TransactionSpec;
 use rnic_shim::verbs::{Device, OpenOptions};
+use serde_json::Value;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -51,6 +53,45 @@ pub fn a_descriptor_that_is_not_shared_is_found_out_and_told_with_its_cure() {
         told[0].contains("adapter A:") && told[0].contains("memory-backend-memfd,id=ram,size=...,share=on"),
         "{told:?}"
     );
+}
+
+/// The same where the guest's kernel drives the Ethernet function, and nobody the RNIC.
+pub fn the_ethernet_function_finds_it_out_as_well_and_is_reported() {
+    let lab = laboratory::lab();
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let serving = Serving::start_logged("A", &log);
+    let spec = |memory| GuestSpec {
+        adapter: vec![AdapterFunction::new(serving.folder().join("A.net.sock"))],
+        memory,
+        ..GuestSpec::without_adapter("A")
+    };
+    // The driver lends buffers and gives a command: the device reads an available ring that stays empty.
+    let up = "for i in $(seq 500); do set -- /sys/bus/pci/devices/0000:01:00.0/virtio*/net/*; [ -e $1/mtu ] && break; \
+              sleep 0.01; done; ip link set ${1##*/} up";
+    let mut guest = laboratory::guest(&lab, &spec(GuestMemory::PrivateDescriptor));
+    guest.run(up).expect("a command");
+    let told = await_line(&log, "share=off");
+    assert!(told[0].contains("adapter A, Ethernet:") && told[0].contains("share=on"), "{told:?}");
+    drop(guest);
+    let mut guest = laboratory::guest(&lab, &spec(GuestMemory::Shared));
+    assert_eq!(guest.shell(up, LIMIT).expect("a command").0, 0);
+    let ask = |command: &str| -> Value {
+        let output =
+            program::run(program::command(&format!("{command} --json --folder {}", serving.folder().display())));
+        serde_json::from_str(&output.standard_output).unwrap_or_else(|error| panic!("{command}: {error}: {output:?}"))
+    };
+    let stat = ask("stat");
+    let [rdma, ethernet] = &stat["functions"].as_array().expect("functions")[..] else { panic!("two: {stat}") };
+    assert_eq!((&rdma["name"], &rdma["total"]["crossings"]), (&"rdma".into(), &0.into()));
+    assert!(ethernet["classes"]["net_available_fetch"]["crossings"].as_u64() > Some(0), "{ethernet}");
+    assert!(stat["ethernet_counters"]["commands"].as_u64() > Some(0), "{stat}");
+    let shown = &ask("show")["ethernet"];
+    assert_eq!((&shown["attached"], &shown["running"]), (&true.into(), &true.into()), "{shown}");
+    // Buffers for frames are looked at when the first frame comes; commands at once.
+    let control = &shown["queues"][2];
+    assert!(control["enabled"] == true && control["used_index"].as_u64() > Some(0), "{control}");
+    assert_eq!(lines(&log, "share=off").len(), 1, "shared memory is not complained of");
 }
 
 /// The same question with memory that is shared, and with memory that has no descriptor at all.

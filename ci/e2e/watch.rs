@@ -64,7 +64,19 @@ pub fn totals_between_marks_are_those_of_the_story() {
         (&reports[0]["operations"]["finished_sends"], &reports[1]["operations"]["executed_messages"]),
         (&1.into(), &1.into())
     );
+    // By queue pair it is the whole of what the role did, between marks too.
+    let spec = TransactionSpec::default();
+    for (report, qpn, role, total) in
+        [(&reports[0], spec.requester_qpn, "requester", 4), (&reports[1], spec.responder_qpn, "responder", 3)]
+    {
+        let [queue] = &report["queues"].as_array().expect("queue pairs")[..] else { panic!("one: {report}") };
+        assert_eq!((&queue["qpn"], &queue[role]["crossings"]), (&qpn.into(), &total.into()));
+        let bytes = |row: &Value| row["bytes"].as_u64().expect("bytes");
+        let shares = report["functions"][0]["roles"][role].as_object().expect("shares");
+        assert_eq!(bytes(&queue[role]), shares.values().map(bytes).sum::<u64>());
+    }
     let text = ask(serving.folder(), "stat A --between 1 2 --per-op", 0).standard_output;
+    assert!(text.contains("function 1 (ethernet): no crossings"), "{text}");
     assert!(text.contains("per send as requester (1): 4.000 crossings"), "{text}");
     assert!(ask(serving.folder(), "stat --between 1 77", 2).standard_error.contains("mark 0x4d"));
     // By queue pair, since the start and since zero.

@@ -8,6 +8,7 @@ use crate::bench::serving::Serving;
 use crate::tally;
 use rnic_ci::child::{Child, Output};
 use rnic_ci::deadline::Deadline;
+use rnic_ci::image::cpio::CpioWriter;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -68,6 +69,39 @@ pub fn a_folder_is_shared_and_a_kernel_of_the_users_own_boots() {
     let output = ran(&serving, &words, 0);
     assert_eq!(output.standard_output, format!("{}\nrnic.test=1\n1\n", lab.image().kernel_release));
     tally::guests_booted(2);
+}
+
+/// A busybox and a script of one's own: it prints on the console, sees the adapter, and ends the machine.
+pub fn an_initial_file_system_of_the_users_own_boots() {
+    const INIT: &str = "#!/bin/busybox sh\n\
+        /bin/busybox mount -t proc proc /proc\n\
+        /bin/busybox mount -t sysfs sysfs /sys\n\
+        echo \"init of $(/bin/busybox cat /whose)\"\n\
+        /bin/busybox grep -o rnic.test=2 /proc/cmdline\n\
+        echo \"device $(/bin/busybox cat /sys/bus/pci/devices/0000:01:00.0/device)\"\n\
+        /bin/busybox sleep 1\n\
+        /bin/busybox poweroff -f\n";
+    let lab = laboratory::lab();
+    let serving = Serving::start("A B");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("root.cpio");
+    let busybox = std::fs::read(lab.image().tree.folder.join("usr/bin/busybox")).expect("a busybox");
+    let mut archive = CpioWriter::new(std::fs::File::create(&path).expect("a file"));
+    let written = (|| {
+        ["proc", "sys"].iter().try_for_each(|folder| archive.directory(folder))?;
+        archive.character_device("dev/console", 5, 1)?;
+        archive.file("bin/busybox", 0o755, &busybox)?;
+        archive.file("whose", 0o644, b"the user")?;
+        archive.file("init", 0o755, INIT.as_bytes())?;
+        archive.finish()
+    })();
+    written.expect("an archive");
+    let words = ["--initrd", path.to_str().expect("plain"), "--append", "rnic.test=2"];
+    let output = ran(&serving, &words, 0);
+    for line in ["init of the user\r\n", "rnic.test=2\r\n", "device 0x12b7\r\n"] {
+        assert!(output.standard_output.contains(line), "{line:?}: {}", output.standard_output);
+    }
+    tally::guests_booted(1);
 }
 
 /// What is typed is done, Ctrl-C is the guest's, Ctrl-] ends it, and the terminal is as it was.

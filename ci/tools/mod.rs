@@ -1,4 +1,5 @@
-//! Outside judges: tshark names the fields of our packets, scapy computes their ICRC, lspci reads our configuration space.
+//! Outside judges: tshark names the fields of our packets, scapy computes their ICRC, lspci reads our configuration space,
+//! xmllint has libvirt's schema.
 //! All come from Debian's packages and run unpacked, through their own loader.
 //!
 //! In: the package names. Out: [`Tool`]s, from which commands are made.
@@ -47,6 +48,8 @@ pub struct Tools {
     tshark: Tool,
     python: Tool,
     lspci: Tool,
+    xmllint: Tool,
+    libvirt_domain_schema: PathBuf,
 }
 
 impl Tools {
@@ -60,7 +63,16 @@ impl Tools {
         let pciutils = debian.provide(&PackageSet::whole("pciutils", "trixie", &["pciutils"]), progress)?;
         // They write preferences and caches into the home folder, which must not be the user's.
         let home = cache.sub_folder("tools-home")?;
-        Ok(Tools { tshark: tshark(&tree, &home), python: python(&tree, &home)?, lspci: lspci(&pciutils, &home) })
+        let libvirt = debian
+            .provide(&PackageSet::whole("libvirt", "trixie", &["libxml2-utils", "libvirt-common"]), progress)?
+            .folder;
+        Ok(Tools {
+            tshark: tshark(&tree, &home),
+            python: python(&tree, &home)?,
+            lspci: lspci(&pciutils, &home),
+            xmllint: xmllint(&libvirt, &home),
+            libvirt_domain_schema: libvirt.join("usr/share/libvirt/schemas/domain.rng"),
+        })
     }
 
     /// Prints packets: `-r capture.pcap -T fields -e infiniband.bth.opcode`.
@@ -71,6 +83,16 @@ impl Tools {
     /// Python with scapy, whose `scapy.contrib.roce` builds and checks RoCE packets.
     pub fn python(&self) -> &Tool {
         &self.python
+    }
+
+    /// Checks documents against a schema: `--noout --relaxng schema document`.
+    pub fn xmllint(&self) -> &Tool {
+        &self.xmllint
+    }
+
+    /// libvirt's own schema of a domain, with its QEMU namespace.
+    pub fn libvirt_domain_schema(&self) -> &Path {
+        &self.libvirt_domain_schema
     }
 
     /// Decodes configuration spaces: `-vv -F dump`, the dump being what `lspci -xxxx` prints.
@@ -98,6 +120,12 @@ fn lspci(tree: &Tree, home: &Path) -> Tool {
     prefix.push(root.join("usr/bin/lspci").into());
     prefix.extend(["-i".into(), root.join("usr/share/misc/pci.ids").into()]);
     Tool { name: "lspci", program: loader(root), prefix, environment: vec![("HOME".into(), home.into())] }
+}
+
+fn xmllint(root: &Path, home: &Path) -> Tool {
+    let mut prefix = loader_prefix(root, &[]);
+    prefix.push(root.join("usr/bin/xmllint").into());
+    Tool { name: "xmllint", program: loader(root), prefix, environment: vec![("HOME".into(), home.into())] }
 }
 
 fn python(tree: &Tree, home: &Path) -> Result<Tool> {

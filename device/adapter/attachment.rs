@@ -1,7 +1,9 @@
 //! A function's client: where it is listened for, its connection, and the DMA message that the connection could not take.
 
+use crate::function::{QUESTION, SharingCheck};
+use crate::vfio_user::probe::SHARE_ON;
 use crate::vfio_user::{Backend, CloseReason, Connection, DmaRefusal, Listener};
-use rnic_pcie::{DmaFault, DmaRange, Link, MessageKind, OutboundMessage};
+use rnic_pcie::{DmaFault, Link, MessageKind, OutboundMessage};
 use rustix::event::PollFlags;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
@@ -82,17 +84,25 @@ impl Attachment {
         }
     }
 
-    /// A question beside the device's own transfers may be asked: a client that speaks as QEMU does answers it.
-    pub fn can_be_asked(&self) -> bool {
-        self.connection.as_ref().is_some_and(|connection| {
-            connection.can_request_dma() && connection.client().is_some_and(|client| client.write_multiple)
-        })
-    }
-
-    /// Asks for guest memory under an id of its own; false if the question could not leave.
-    pub fn ask(&mut self, id: u64, range: DmaRange) -> bool {
-        let connection = self.connection.as_mut();
-        connection.is_some_and(|connection| connection.request_dma_read(id, range.iova.0, range.length_bytes).is_ok())
+    /// Asks the client what it reads where the function has read, until it is known that guest memory is shared. Only a
+    /// client that speaks as QEMU does is asked: others need not know DMA messages when they share their memory.
+    pub fn check_sharing(&mut self, sharing: &mut SharingCheck, link: &mut Link, now_ns: u64) {
+        let Some(connection) = &mut self.connection else { return };
+        if let Some(place) = sharing.take_stale() {
+            log::warn!(
+                "{}: guest memory at {:#x} came with a descriptor that does not show what the guest writes \
+                 (share=off): every DMA reads stale bytes and loses what it writes; {SHARE_ON}",
+                self.name,
+                place.iova.0
+            );
+        }
+        if connection.can_request_dma()
+            && connection.client().is_some_and(|client| client.write_multiple)
+            && let Some(range) = sharing.question(link, now_ns)
+            && connection.request_dma_read(QUESTION, range.iova.0, range.length_bytes).is_err()
+        {
+            sharing.not_asked();
+        }
     }
 
     /// When a client that has not negotiated by then is let go.

@@ -198,7 +198,11 @@ fn sleep(adapter: &mut Adapter, bell: &Bell) {
     if can_receive && !adapter.port.switch.before_sleep() {
         return;
     }
-    let deadline = [adapter.function.next_deadline_ns(), adapter.port.switch.next_release_ns()];
+    let deadline = [
+        adapter.function.next_deadline_ns(),
+        adapter.ethernet.pci.sharing.deadline_ns(),
+        adapter.port.switch.next_release_ns(),
+    ];
     let now_ns = adapter.function.tick();
     let timeout =
         deadline.into_iter().flatten().min().map(|deadline| Duration::from_nanos(deadline.saturating_sub(now_ns)));

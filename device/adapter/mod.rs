@@ -50,6 +50,11 @@ impl Adapter {
         self.client.clients()
     }
 
+    /// Clients of the Ethernet function that have come and gone.
+    pub fn ethernet_clients(&self) -> u64 {
+        self.ethernet_client.clients()
+    }
+
     /// A client is attached to the Ethernet function.
     pub fn is_ethernet_attached(&self) -> bool {
         self.ethernet_client.is_attached()

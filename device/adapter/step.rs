@@ -1,8 +1,6 @@
 //! One bounded step of the engine thread: messages, frames in, frames out, timers.
 
 use super::{Adapter, Taker};
-use crate::function::QUESTION;
-use crate::vfio_user::probe::SHARE_ON;
 use rnic_wire::Frame;
 
 /// Requests of a client that one step serves.
@@ -41,6 +39,7 @@ impl Adapter {
             self.client.revoke_dma();
             self.port.discard_turned();
         }
+        self.function.complete_marks(&self.ethernet.link);
         more
     }
 
@@ -126,21 +125,11 @@ impl Adapter {
         room > 0
     }
 
-    /// Asks the client what it reads where the device has read, until it is known that guest memory is shared. Only a
-    /// client that speaks as QEMU does is asked: others need not know DMA messages when they share their memory.
+    /// Each function asks its client itself: the other one may not be driven, or have another client.
     fn check_sharing(&mut self) {
-        if let Some(place) = self.function.take_stale_memory() {
-            log::warn!(
-                "adapter {}: guest memory at {:#x} came with a descriptor that does not show what the guest writes                  (share=off): every DMA reads stale bytes and loses what it writes; {SHARE_ON}",
-                self.name,
-                place.iova.0
-            );
-        }
-        if self.client.can_be_asked()
-            && let Some(range) = self.function.sharing_question()
-            && !self.client.ask(QUESTION, range)
-        {
-            self.function.sharing_not_asked();
-        }
+        let Self { function, client, ethernet, ethernet_client, .. } = self;
+        let now_ns = function.now_ns();
+        client.check_sharing(&mut function.pci.sharing, &mut function.link, now_ns);
+        ethernet_client.check_sharing(&mut ethernet.pci.sharing, &mut ethernet.link, now_ns);
     }
 }

@@ -66,6 +66,8 @@ fn of_server(server: &ServerReport) -> String {
             None => "it does not answer",
         };
         text += &format!("  adapter {}  MAC {}  {attached}  {}\n", adapter.name, adapter.mac, adapter.socket.display());
+        let ethernet = if adapter.ethernet_attached == Some(true) { "attached" } else { "free" };
+        text += &format!("    Ethernet function  {ethernet}  {}\n", adapter.ethernet_socket.display());
     }
     text
 }

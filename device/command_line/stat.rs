@@ -29,7 +29,7 @@ pub struct StatOptions {
     /// Add crossings per operation, as requester and as responder.
     #[arg(long)]
     per_op: bool,
-    /// Add the engine's counters.
+    /// Add the functions' counters.
     #[arg(long)]
     counters: bool,
     /// Show what was counted, and count from zero from now on.
@@ -139,11 +139,15 @@ fn moment(moment: &Moment) -> String {
 fn text(options: &StatOptions, report: &StatReport) -> String {
     let mut text = String::new();
     for function in &report.functions {
-        let link = &function.link;
+        let (number, link) = (function.function, &function.link);
+        // An Ethernet function that nobody uses.
+        if number > 0 && function.total.crossings == 0 {
+            text += &format!("adapter {}, function {number} ({}): no crossings\n", report.adapter, function.name);
+            continue;
+        }
         text += &format!(
-            "adapter {}, function {} ({}), PCIe gen {} x{}, MPS {} MRRS {} RCB {}\nfrom {} to {}\n",
+            "adapter {}, function {number} ({}), PCIe gen {} x{}, MPS {} MRRS {} RCB {}\nfrom {} to {}\n",
             report.adapter,
-            function.function,
             function.name,
             link.generation,
             link.width,
@@ -176,8 +180,11 @@ fn text(options: &StatOptions, report: &StatReport) -> String {
             }
         }
     }
+    if report.queues_missing {
+        text += "queue pairs: not kept any more for these marks; mark more often, or sooner\n";
+    }
     if options.counters {
-        for (name, value) in report.counters.iter().filter(|(_, value)| **value > 0) {
+        for (name, value) in report.counters.iter().chain(&report.ethernet_counters).filter(|(_, value)| **value > 0) {
             text += &format!("  {name:<28}{value:>12}\n");
         }
     }
@@ -238,9 +245,9 @@ fn change(now: &StatReport, then: &StatReport) -> StatReport {
     change.operations.finished_sends -= then.operations.finished_sends.min(now.operations.finished_sends);
     change.operations.executed_messages -= then.operations.executed_messages.min(now.operations.executed_messages);
     for (function, earlier) in change.functions.iter_mut().zip(&then.functions) {
-        subtract(&mut function.total, &earlier.total);
+        function.total = function.total.since(&earlier.total);
         for (class, totals) in &mut function.classes {
-            earlier.classes.get(class).into_iter().for_each(|earlier| subtract(totals, earlier));
+            earlier.classes.get(class).into_iter().for_each(|earlier| *totals = totals.since(earlier));
         }
         function.classes.retain(|_, totals| totals.crossings > 0);
         for (role, shares) in &mut function.roles {
@@ -255,31 +262,16 @@ fn change(now: &StatReport, then: &StatReport) -> StatReport {
     }
     for queue in &mut change.queues {
         if let Some(earlier) = then.queues.iter().find(|earlier| earlier.qpn == queue.qpn) {
-            subtract(&mut queue.requester, &earlier.requester);
-            subtract(&mut queue.responder, &earlier.responder);
+            queue.requester = queue.requester.since(&earlier.requester);
+            queue.responder = queue.responder.since(&earlier.responder);
         }
     }
     change.queues.retain(|queue| !queue.is_empty());
     for (name, value) in &mut change.counters {
         *value = value.saturating_sub(then.counters.get(name).copied().unwrap_or(0));
     }
-    change
-}
-
-fn subtract(totals: &mut TotalsRow, earlier: &TotalsRow) {
-    let fields = [
-        (&mut totals.crossings, earlier.crossings),
-        (&mut totals.bytes, earlier.bytes),
-        (&mut totals.mrd, earlier.mrd),
-        (&mut totals.mwr, earlier.mwr),
-        (&mut totals.cpld, earlier.cpld),
-        (&mut totals.wire_down_bytes, earlier.wire_down_bytes),
-        (&mut totals.wire_up_bytes, earlier.wire_up_bytes),
-        (&mut totals.observed_messages, earlier.observed_messages),
-        (&mut totals.observed_bytes, earlier.observed_bytes),
-        (&mut totals.faults, earlier.faults),
-    ];
-    for (total, earlier) in fields {
-        *total = total.saturating_sub(earlier);
+    for (name, value) in &mut change.ethernet_counters {
+        *value = value.saturating_sub(then.ethernet_counters.get(name).copied().unwrap_or(0));
     }
+    change
 }

@@ -1,8 +1,7 @@
 //! The function as the vfio-user server's backend: regions, interrupts, DMA maps, resets.
 
 use super::marks::{self, Mark};
-use super::sharing::SharingCheck;
-use super::{QUESTION, RdmaFunction, pci_interface};
+use super::{RdmaFunction, pci_interface};
 use crate::vfio_user::device_tables::CONFIG_REGION;
 use crate::vfio_user::{Backend, DmaMap, DmaUnmap, IrqRequest};
 use rnic_abi::registers::{BAR_DOORBELLS, BAR_MSIX, BAR_REGISTERS};
@@ -46,7 +45,8 @@ impl Backend for RdmaFunction {
                 self.engine.handle_write(self.now_ns, &mut self.link, &access);
                 if let (Some(before), Some(value)) = (before, self.engine.take_mark()) {
                     let after = self.reading();
-                    self.marks.push(Mark { value, time_ns: self.now_ns, before, after });
+                    let queues = Some(self.link.take_queue_changes().into());
+                    self.marks.push(Mark { value, time_ns: self.now_ns, before, after, queues, ethernet: None });
                 }
                 if was_enabled && !self.engine.is_enabled() {
                     // The driver's own reset takes the path of every other: nothing may land after it.
@@ -85,20 +85,13 @@ impl Backend for RdmaFunction {
 
     fn dma_answered(&mut self, id: u64, answer: Result<&[u8], Errno>) {
         self.tick();
-        if id == QUESTION {
-            let stale = self.sharing.answered(&self.link, answer.ok(), self.now_ns);
-            self.stale_memory = self.stale_memory.or(stale);
-            return;
-        }
-        pci_interface::dma_answered(&mut self.link, id, answer);
+        self.pci.dma_answered(&mut self.link, id, answer, self.now_ns);
     }
 
     fn disconnected(&mut self) {
         self.tick();
         self.reset_all();
-        self.link.clear_vector_eventfds();
-        self.link.unmap_all();
-        self.sharing = SharingCheck::default();
+        self.pci.disconnected(&mut self.link);
     }
 }
 

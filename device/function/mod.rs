@@ -16,9 +16,8 @@ use pci_interface::PciInterface;
 use rnic_engine::{Engine, EngineConfig, HostWrite};
 use rnic_pcie::config_space::{ConfigDescription, ConfigEffects, ConfigSpace};
 use rnic_pcie::write_combine::{WriteCombiner, Writes};
-use rnic_pcie::{DmaRange, Link, LinkSettings, Revocation};
-pub use sharing::QUESTION;
-use sharing::SharingCheck;
+use rnic_pcie::{Link, LinkSettings, Revocation};
+pub(crate) use sharing::{QUESTION, SharingCheck};
 use std::time::Instant;
 
 /// A line that has not become whole after this time is flushed in pieces: a processor's write-combining buffer
@@ -30,7 +29,7 @@ const COMBINE_TIMEOUT_NS: u64 = 100_000_000;
 pub struct RdmaFunction {
     pub engine: Engine,
     pub link: Link,
-    pci: PciInterface,
+    pub(crate) pci: PciInterface,
     combiner: WriteCombiner,
     start: Instant,
     now_ns: u64,
@@ -39,9 +38,6 @@ pub struct RdmaFunction {
     /// Messages to the client that a reset or bus mastering switched off has called back.
     revoked: bool,
     marks: marks::Marks,
-    sharing: SharingCheck,
-    /// Where guest memory turned out not to be shared; to be told once.
-    stale_memory: Option<DmaRange>,
 }
 
 impl RdmaFunction {
@@ -65,8 +61,6 @@ impl RdmaFunction {
             resets: 0,
             revoked: false,
             marks: marks::Marks::default(),
-            sharing: SharingCheck::default(),
-            stale_memory: None,
         };
         function.tick();
         function
@@ -92,6 +86,11 @@ impl RdmaFunction {
         &self.marks
     }
 
+    /// Adds to new marks what the Ethernet function has counted.
+    pub fn complete_marks(&mut self, ethernet: &Link) {
+        self.marks.complete(ethernet.ledger());
+    }
+
     /// The ledger and the operations that have ended.
     pub fn reading(&self) -> marks::Reading {
         marks::Reading::of(&self.link, self.engine.counters())
@@ -106,24 +105,9 @@ impl RdmaFunction {
         std::mem::take(&mut self.revoked)
     }
 
-    /// Bytes that the connection is to ask its client for as [`QUESTION`], to see whether guest memory is shared.
-    pub fn sharing_question(&mut self) -> Option<DmaRange> {
-        self.sharing.question(&mut self.link, self.now_ns)
-    }
-
-    /// The question could not leave.
-    pub fn sharing_not_asked(&mut self) {
-        self.sharing.not_asked();
-    }
-
-    /// Where guest memory is not shared with this process although it was mapped: said once a connection.
-    pub fn take_stale_memory(&mut self) -> Option<DmaRange> {
-        self.stale_memory.take()
-    }
-
     /// Whether guest memory is shared, once that is known.
     pub fn memory_is_shared(&self) -> Option<bool> {
-        self.sharing.verdict()
+        self.pci.sharing.verdict()
     }
 
     /// Stop, revoke, discard: what a reset of any kind, a disconnect, and bus mastering switched off have in common.
@@ -131,7 +115,7 @@ impl RdmaFunction {
         self.link.revoke_all(Revocation::Discard);
         self.engine.handle_reset();
         self.combiner.discard();
-        self.sharing.not_asked();
+        self.pci.sharing.not_asked();
         self.resets += 1;
         self.revoked = true;
     }
@@ -181,7 +165,7 @@ impl RdmaFunction {
 
     /// When time alone will give this function something to do.
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        [self.engine.poll_timeout(), self.combiner.deadline_ns(), self.sharing.deadline_ns()]
+        [self.engine.poll_timeout(), self.combiner.deadline_ns(), self.pci.sharing.deadline_ns()]
             .into_iter()
             .flatten()
             .min()

@@ -1,6 +1,7 @@
 //! What every function has, whatever it does: a configuration space, its tables of regions and interrupts, and what its
 //! client says of maps and vectors, passed on to its link.
 
+use super::sharing::{QUESTION, SharingCheck};
 use crate::vfio_user::device_tables::{CONFIG_REGION, MSIX_IRQ, pci_irqs, pci_regions};
 use crate::vfio_user::{DmaMap, DmaUnmap, IrqRequest};
 use rnic_pcie::config_space::{CONFIG_BYTES, ConfigDescription, ConfigEffects, ConfigSpace};
@@ -17,6 +18,7 @@ pub struct PciInterface {
     config: ConfigSpace,
     regions: Vec<ServerRegion>,
     irqs: Vec<IrqInfo>,
+    pub sharing: SharingCheck,
 }
 
 impl PciInterface {
@@ -29,6 +31,7 @@ impl PciInterface {
             config,
             regions: pci_regions(sizes, CONFIG_BYTES as u64),
             irqs: pci_irqs(0, description.vectors.into()),
+            sharing: SharingCheck::default(),
         };
         (interface, link)
     }
@@ -124,6 +127,25 @@ impl PciInterface {
         }
         Ok(())
     }
+
+    /// The client's answer to a DMA message of the link, or to the question whether its memory is shared.
+    pub fn dma_answered(&mut self, link: &mut Link, id: u64, answer: Result<&[u8], Errno>, now_ns: u64) {
+        if id == QUESTION {
+            return self.sharing.answered(link, answer.ok(), now_ns);
+        }
+        let answer = answer.map_err(|errno| match errno {
+            Errno::CANCELED => DmaFault::Revoked,
+            _ => DmaFault::UnsupportedRequest,
+        });
+        link.message_answered(MessageId(id), answer);
+    }
+
+    /// The client has gone, and with it its memory, its vectors and what was found out about it.
+    pub fn disconnected(&mut self, link: &mut Link) {
+        link.clear_vector_eventfds();
+        link.unmap_all();
+        self.sharing = SharingCheck::default();
+    }
 }
 
 pub fn dma_unmap(link: &mut Link, unmap: DmaUnmap) {
@@ -131,12 +153,4 @@ pub fn dma_unmap(link: &mut Link, unmap: DmaUnmap) {
         DmaUnmap::All => link.unmap_all(),
         DmaUnmap::Range { iova, size_bytes } => link.unmap(iova, size_bytes),
     };
-}
-
-pub fn dma_answered(link: &mut Link, id: u64, answer: Result<&[u8], Errno>) {
-    let answer = answer.map_err(|errno| match errno {
-        Errno::CANCELED => DmaFault::Revoked,
-        _ => DmaFault::UnsupportedRequest,
-    });
-    link.message_answered(MessageId(id), answer);
 }

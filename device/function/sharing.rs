@@ -1,4 +1,4 @@
-//! Does the map of the client's memory show what the guest writes? Asked once a connection, where the device reads.
+//! Does the map of the client's memory show what the guest writes? Asked once a connection of each function, where it reads.
 //!
 //! In: the latest read of mapped memory. Out: a question to the client, a DMA message for the same bytes, and, when
 //! its answers say so, the verdict that the memory is not shared. Nobody waits for it: the question goes out when the
@@ -27,6 +27,8 @@ pub struct SharingCheck {
     state: State,
     questions_left: u32,
     suspicion: Option<Suspicion>,
+    /// Where memory turned out not to be shared; to be told once.
+    stale: Option<DmaRange>,
 }
 
 #[derive(Debug)]
@@ -55,7 +57,7 @@ struct Suspicion {
 
 impl Default for SharingCheck {
     fn default() -> Self {
-        Self { state: State::Open, questions_left: QUESTIONS, suspicion: None }
+        Self { state: State::Open, questions_left: QUESTIONS, suspicion: None, stale: None }
     }
 }
 
@@ -88,10 +90,9 @@ impl SharingCheck {
         }
     }
 
-    /// The client's answer; none where it has none, or the question was called back. The place where the memory
-    /// turned out not to be shared, once.
-    pub fn answered(&mut self, link: &Link, answer: Option<&[u8]>, now_ns: u64) -> Option<DmaRange> {
-        let State::Asked { range, before } = std::mem::replace(&mut self.state, State::Open) else { return None };
+    /// The client's answer; none where it has none, or the question was called back.
+    pub fn answered(&mut self, link: &Link, answer: Option<&[u8]>, now_ns: u64) {
+        let State::Asked { range, before } = std::mem::replace(&mut self.state, State::Open) else { return };
         self.questions_left = self.questions_left.saturating_sub(1);
         let after = look(link, range);
         let sharing = match (answer, &after) {
@@ -104,7 +105,7 @@ impl SharingCheck {
                 self.suspect(range, before, answer.unwrap_or_default(), now_ns);
                 if self.suspicion.as_ref().is_some_and(|suspicion| suspicion.rounds >= ROUNDS) {
                     self.state = State::Stale;
-                    return Some(range);
+                    self.stale = Some(range);
                 }
             }
             Sharing::Undecided => self.suspicion = None,
@@ -112,7 +113,11 @@ impl SharingCheck {
         if self.questions_left == 0 && matches!(self.state, State::Open) {
             self.state = State::Undecided;
         }
-        None
+    }
+
+    /// The place where the memory turned out not to be shared, once a connection.
+    pub fn take_stale(&mut self) -> Option<DmaRange> {
+        self.stale.take()
     }
 
     /// A round more of the same, or the first of another.

@@ -68,13 +68,12 @@ impl Backend for EthernetFunction {
     }
 
     fn dma_answered(&mut self, id: u64, answer: Result<&[u8], Errno>) {
-        pci_interface::dma_answered(&mut self.link, id, answer);
+        self.pci.dma_answered(&mut self.link, id, answer, self.now_ns);
     }
 
     fn disconnected(&mut self) {
         self.reset_all();
-        self.link.clear_vector_eventfds();
-        self.link.unmap_all();
+        self.pci.disconnected(&mut self.link);
     }
 }
 

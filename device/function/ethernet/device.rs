@@ -10,7 +10,7 @@ use super::filter::{Mac, ReceiveFilter};
 use super::header::HEADER_BYTES;
 use super::receive::Receive;
 use super::registers::Registers;
-use super::virtqueue::Virtqueue;
+use super::virtqueue::{Virtqueue, VirtqueueView};
 use super::{CONFIG_QUEUE, NO_VECTOR, NetFault};
 use crate::function::ethernet::chain::Chain;
 use rnic_pcie::{Cause, Class, DmaFault, DmaPort, DmaRange, DmaTag, Iova, Origin};
@@ -128,6 +128,15 @@ impl EthernetDevice {
 
     pub fn counters(&self) -> &EthernetCounters {
         &self.counters
+    }
+
+    /// The features that the driver has accepted.
+    pub fn driver_features(&self) -> u64 {
+        self.registers.driver_features
+    }
+
+    pub fn view_queues(&self) -> [VirtqueueView; QUEUES] {
+        std::array::from_fn(|number| self.queues[number].view(["receive", "transmit", "control"][number]))
     }
 
     pub fn is_link_up(&self) -> bool {

@@ -29,6 +29,7 @@ mod tests;
 pub use counters::EthernetCounters;
 pub use device::{DEFAULT_MTU, EthernetConfig, EthernetDevice, FEATURES};
 pub use fault::NetFault;
+pub use virtqueue::VirtqueueView;
 
 use super::pci_interface::PciInterface;
 use rnic_pcie::config_space::{ConfigEffects, ConfigSpace};
@@ -48,7 +49,8 @@ pub const CONFIG_QUEUE: u16 = 0xffff;
 pub struct EthernetFunction {
     pub device: EthernetDevice,
     pub link: Link,
-    pci: PciInterface,
+    pub(crate) pci: PciInterface,
+    now_ns: u64,
     resets: u64,
     /// Messages to the client that a reset has called back.
     revoked: bool,
@@ -57,11 +59,12 @@ pub struct EthernetFunction {
 impl EthernetFunction {
     pub fn new(config: EthernetConfig) -> Self {
         let (pci, link) = PciInterface::new(&pci_layout::description(config.mac));
-        Self { device: EthernetDevice::new(config), link, pci, resets: 0, revoked: false }
+        Self { device: EthernetDevice::new(config), link, pci, now_ns: 0, resets: 0, revoked: false }
     }
 
     /// The time that crossings are recorded with; the device itself has none.
     pub fn set_time(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
         self.link.set_time(now_ns);
     }
 
@@ -76,6 +79,11 @@ impl EthernetFunction {
     /// True once after DMA in flight was called back: the connection then forgets its own.
     pub fn take_revoked(&mut self) -> bool {
         std::mem::take(&mut self.revoked)
+    }
+
+    /// Whether guest memory is shared, once that is known.
+    pub fn memory_is_shared(&self) -> Option<bool> {
+        self.pci.sharing.verdict()
     }
 
     pub fn has_work(&self) -> bool {
@@ -106,6 +114,7 @@ impl EthernetFunction {
     fn quiesce(&mut self) {
         self.link.revoke_all(Revocation::Discard);
         self.device.handle_reset();
+        self.pci.sharing.not_asked();
         self.resets += 1;
         self.revoked = true;
     }

@@ -40,6 +40,19 @@ impl Default for QueueSettings {
     }
 }
 
+/// A queue as it is looked at from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VirtqueueView {
+    pub number: u16,
+    pub name: &'static str,
+    pub enabled: bool,
+    pub settings: QueueSettings,
+    /// Of the available ring: as last read, and of the next entry to be read.
+    pub available_index: u16,
+    pub taken_index: u16,
+    pub used_index: u16,
+}
+
 /// Where the way from the available ring to a chain has got to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Walk {
@@ -129,6 +142,18 @@ impl Virtqueue {
 
     pub fn is_enabled(&self) -> bool {
         self.enabled
+    }
+
+    pub fn view(&self, name: &'static str) -> VirtqueueView {
+        VirtqueueView {
+            number: self.number,
+            name,
+            enabled: self.enabled,
+            settings: self.settings,
+            available_index: self.seen,
+            taken_index: self.taken,
+            used_index: self.used_index,
+        }
     }
 
     pub fn number(&self) -> u16 {

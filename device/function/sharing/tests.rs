@@ -41,9 +41,9 @@ impl Rig {
     }
 
     fn answer(&mut self, answer: Option<&[u8]>) -> Option<DmaRange> {
-        let stale = self.check.answered(&self.link, answer, self.now_ns);
+        self.check.answered(&self.link, answer, self.now_ns);
         self.now_ns += PAUSE_NS;
-        stale
+        self.check.take_stale()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Name;
 use super::crossing::LinkRow;
+use super::ethernet::EthernetRow;
 use crate::adapter::Adapter;
 use rnic_engine::inspect::{AdapterView, CacheView, CommandQueueView};
 use rnic_wire::Gid;
@@ -38,6 +39,8 @@ pub struct AdapterReport {
     pub groups: Vec<GroupRow>,
     pub timers: TimersRow,
     pub scheduled: ScheduledRow,
+    /// Function 1.
+    pub ethernet: EthernetRow,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,6 +147,7 @@ impl AdapterReport {
                 parked_frames: view.parked_frames,
                 waiting_completions: view.waiting_completions,
             },
+            ethernet: EthernetRow::of(adapter),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod adapter;
 pub mod crossing;
+pub mod ethernet;
 pub mod events;
 pub mod objects;
 pub mod server;

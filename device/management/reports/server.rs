@@ -21,4 +21,7 @@ pub struct AdapterRow {
     pub mac: String,
     /// A guest is attached; absent when the adapter does not say.
     pub attached: Option<bool>,
+    /// Of the Ethernet function.
+    pub ethernet_socket: PathBuf,
+    pub ethernet_attached: Option<bool>,
 }

@@ -3,7 +3,7 @@
 use super::Name;
 use super::crossing::LinkRow;
 use rnic_pcie::ledger::{Ledger, Totals};
-use rnic_pcie::queue_totals::{QueueShare, QueueShares};
+use rnic_pcie::queue_totals::QueueShares;
 use rnic_pcie::{Class, Role};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,16 +17,22 @@ pub struct StatReport {
     pub until: Moment,
     pub functions: Vec<FunctionStat>,
     pub operations: Operations,
-    /// Queue pairs that caused something, from the number asked for on; none for a span between marks.
+    /// Queue pairs that caused something, from the number asked for on.
     pub queues: Vec<QueueStat>,
+    /// They are not known: between the marks so many changed that not all is kept.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub queues_missing: bool,
     /// The number from which more can be asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more_queues_from: Option<u32>,
     /// The engine's counters, by name.
     pub counters: BTreeMap<Name, u64>,
+    /// The Ethernet function's.
+    #[serde(default)]
+    pub ethernet_counters: BTreeMap<Name, u64>,
 }
 
-/// A place in the adapter's stream of crossings.
+/// A place in the stream of crossings of function 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
     /// `start`, `zero`, `mark` or `now`.
@@ -105,18 +111,21 @@ impl From<&Totals> for TotalsRow {
     }
 }
 
-impl From<&QueueShare> for TotalsRow {
-    fn from(share: &QueueShare) -> Self {
+impl TotalsRow {
+    /// What came after `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let added = |of: fn(&Self) -> u64| of(self).saturating_sub(of(earlier));
         Self {
-            crossings: share.crossings,
-            bytes: share.bytes,
-            mrd: share.mrd,
-            mwr: share.mwr,
-            cpld: share.cpld,
-            wire_down_bytes: share.wire_down_bytes,
-            wire_up_bytes: share.wire_up_bytes,
-            faults: share.faults,
-            ..Self::default()
+            crossings: added(|row| row.crossings),
+            bytes: added(|row| row.bytes),
+            mrd: added(|row| row.mrd),
+            mwr: added(|row| row.mwr),
+            cpld: added(|row| row.cpld),
+            wire_down_bytes: added(|row| row.wire_down_bytes),
+            wire_up_bytes: added(|row| row.wire_up_bytes),
+            observed_messages: added(|row| row.observed_messages),
+            observed_bytes: added(|row| row.observed_bytes),
+            faults: added(|row| row.faults),
         }
     }
 }

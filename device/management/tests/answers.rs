@@ -60,6 +60,50 @@ fn totals_since_the_start_since_zero_and_between_marks() {
     assert!(missing.reason == Reason::NotFound && missing.message.contains("0x99"), "{missing}");
 }
 
+/// The Ethernet function's registers, beside marks of the RNIC's driver.
+#[test]
+fn the_ethernet_function_is_counted_and_shown() {
+    let (server, _folder) = server();
+    let mut answers = ServerAnswers::new(&server, "main", false);
+    let adapter = server.adapter("A").expect("adapter A");
+    let status = move |value: u8| {
+        let written = adapter.call(move |adapter| adapter.ethernet.region_write(0, 0x14, &[value]));
+        written.expect("an answer").expect("written");
+    };
+    let mark = |value: u64| write(&server, REG_MARK, &value.to_le_bytes());
+    let mut ask = |request| answers.answer(request).expect("an answer");
+    let stores = |report: &Value| {
+        let function = &report["functions"][1];
+        assert_eq!((&function["function"], &function["name"]), (&1.into(), &"ethernet".into()));
+        let classes = function["classes"].as_object().expect("classes");
+        assert!(classes.keys().all(|class| class.starts_with("net_")), "{classes:?}");
+        (function["total"]["crossings"].as_u64(), register_writes(report))
+    };
+    status(1);
+    mark(1);
+    (0..3).for_each(|_| status(3));
+    mark(2);
+    status(3);
+    assert_eq!(stores(&ask(stat(Span::Between(1, 2), false))), (Some(3), 0));
+    assert_eq!(stores(&ask(stat(Span::SinceZero, true))), (Some(5), 2));
+    status(3);
+    assert_eq!(stores(&ask(stat(Span::SinceZero, false))), (Some(1), 0));
+    assert_eq!(stores(&ask(stat(Span::SinceStart, false))), (Some(6), 2));
+    let shown = &ask(Request::Show { adapter: a() })["ethernet"];
+    assert_eq!(
+        (&shown["attached"], &shown["running"], &shown["link_up"]),
+        (&false.into(), &false.into(), &true.into())
+    );
+    let queues: Vec<_> = shown["queues"].as_array().expect("queues").iter().map(|queue| &queue["name"]).collect();
+    assert_eq!(queues, ["receive", "transmit", "control"]);
+    // A reset of the device by its driver is one.
+    status(0);
+    assert_eq!(ask(Request::Show { adapter: a() })["ethernet"]["resets"], 1);
+    let server = &ask(Request::Server {})["adapters"][0];
+    assert_eq!(server["ethernet_attached"], false);
+    assert!(server["ethernet_socket"].as_str().is_some_and(|path| path.contains("A")), "{server}");
+}
+
 #[test]
 fn diagnostics_are_read_by_any_number_of_readers() {
     let (server, _folder) = server();
