@@ -111,7 +111,8 @@ impl Model {
                 (u16::from_le_bytes([bytes[12], bytes[13]]), u16::from_le_bytes([bytes[14], bytes[15]]));
             let nested = entries != SIZE || table != super::driver::table(queue);
             if flags & INDIRECT != 0 {
-                let room = 256 - usize::from(SIZE - left);
+                // A nested one is refused whatever its length; its table may have had more entries than the queue.
+                let room = 256 - usize::from(SIZE.saturating_sub(left));
                 if nested || flags & NEXT != 0 || length == 0 || !length.is_multiple_of(16) || length / 16 > room {
                     return Err(7);
                 }
