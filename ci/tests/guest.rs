@@ -10,6 +10,7 @@ use laboratory::{options, progress, provided};
 use rnic_ci::deadline::Deadline;
 use rnic_ci::guest::{AdapterFunction, Guest, GuestMemory, GuestSpec};
 use rnic_ci::{Error, Lab};
+use rustix::process::{Pid, Signal, kill_process};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -187,8 +188,8 @@ fn what_goes_wrong_is_said() {
 
     let mut guest = lab.guest(&GuestSpec::without_adapter("dying")).expect("a guest");
     guest.run("sleep 1000").expect("started");
-    let id = guest.process_id().to_string();
-    assert!(std::process::Command::new("kill").args(["-KILL", &id]).status().expect("kill").success());
+    let id = Pid::from_raw(guest.process_id() as i32).expect("a process id");
+    kill_process(id, Signal::KILL).expect("the signal is sent");
     let died = guest.wait_exit(LIMIT);
     assert!(matches!(&died, Err(Error::GuestEnded { name, .. }) if name == "dying"), "{died:?}");
     lab.run_folder().drop_logs();

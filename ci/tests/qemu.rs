@@ -13,6 +13,7 @@ use rnic_ci::cache::Cache;
 use rnic_ci::debian::Debian;
 use rnic_ci::qemu::{OLDEST, Qemu, RunFolder};
 use rnic_ci::{Error, Result};
+use rustix::process::{Pid, Signal, kill_process};
 
 fn qemu() -> Result<Qemu> {
     let options = options();
@@ -84,7 +85,7 @@ fn nothing_survives_a_kill() {
     }
     // A killed process cannot remove its run folder, so it makes it in one that we remove.
     let folder = tempfile::tempdir().expect("a temporary folder");
-    for signal in ["-KILL", "-INT"] {
+    for signal in [Signal::KILL, Signal::INT] {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command
             .args(["--exact", "victim_process", "--nocapture"])
@@ -101,12 +102,11 @@ fn nothing_survives_a_kill() {
         let id: u32 = text.rsplit("qemu=").next().expect("an id").trim_end_matches('.').parse().expect("a number");
         let alive = || std::fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
         assert!(alive(), "QEMU {id} does not run");
-        let killed = Command::new("kill").args([signal, &victim.id().to_string()]).status().expect("kill");
-        assert!(killed.success());
+        kill_process(Pid::from_child(&victim), signal).expect("the signal is sent");
         victim.wait().expect("reaped");
         let begin = Instant::now();
         while alive() {
-            assert!(begin.elapsed() < Duration::from_secs(5), "QEMU {id} survived its parent's {signal}");
+            assert!(begin.elapsed() < Duration::from_secs(5), "QEMU {id} survived its parent's {signal:?}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
