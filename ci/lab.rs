@@ -33,6 +33,11 @@ impl Lab {
         Lab::prepare_with(options, progress, rdma::provide)
     }
 
+    /// The same with rdma-core's own tests in it.
+    pub fn prepare_pyverbs(options: &Options, progress: &mut dyn Progress) -> Result<Lab> {
+        Lab::prepare_with(options, progress, rdma::provide_pyverbs)
+    }
+
     fn prepare_with(
         options: &Options,
         progress: &mut dyn Progress,

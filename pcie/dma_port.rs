@@ -4,7 +4,7 @@
 //! later by tag, in any order between tags. Writes are posted: never awaited, visible in submission order
 //! whichever way they travel; reads do not pass the writes before them.
 
-use crate::{Observed, Origin};
+use crate::{Class, Observed, Origin};
 use std::fmt;
 
 /// An address in the function's DMA space.
@@ -97,6 +97,9 @@ pub trait DmaPort {
 
     /// The vector's MSI-X message could be delivered now (enabled, not masked, a receiver set).
     fn vector_usable(&self, vector: u16) -> bool;
+
+    /// Crossings of a class that the function's link has counted since it exists.
+    fn crossings(&self, class: Class) -> u64;
 
     /// There is room for more posted writes and reads. When there is not, the device's logic is not run.
     fn has_room(&self) -> bool;

@@ -21,6 +21,9 @@ const LIMIT_S: u64 = 120;
 /// The first step may have to fetch all packages over a slow network and build the image.
 const PROVISION_LIMIT_S: u64 = 3600;
 
+/// The step that has an image of its own.
+const PYVERBS: &str = "guests::rdma_cores_own_tests_pass";
+
 macro_rules! steps {
     ($($theme:ident :: $name:ident within $limit_s:expr;)*) => {
         vec![$(Step {
@@ -37,6 +40,10 @@ pub fn provision(chosen: &[Step]) -> Vec<Step> {
     let mut steps = vec![Step { name: "laboratory::is_provided", limit, run: crate::bench::laboratory::is_provided }];
     if chosen.iter().any(|step| step.name.starts_with("guests::")) {
         steps.push(Step { name: "guests::the_rdma_image_is_provided", limit, run: guests::the_rdma_image_is_provided });
+    }
+    if chosen.iter().any(|step| step.name == PYVERBS) {
+        let run = guests::the_image_with_rdma_cores_tests_is_provided;
+        steps.push(Step { name: "guests::the_image_with_rdma_cores_tests_is_provided", limit, run });
     }
     steps
 }
@@ -127,6 +134,8 @@ pub fn steps() -> Vec<Step> {
         guests::the_module_survives_unbinding_resets_and_removal_in_use within LIMIT_S;
         guests::a_killed_program_leaves_nothing within LIMIT_S;
         guests::users_inside_the_kernel_are_served within LIMIT_S;
+        guests::a_thousand_writes_cross_as_the_model_says_and_rdma_statistic_agrees within LIMIT_S;
+        guests::rdma_cores_own_tests_pass within 5 * LIMIT_S;
         ends::a_killed_demo_leaves_no_machine within LIMIT_S;
         output::what_is_kept_stays_until_an_interrupt within LIMIT_S;
         workbench::a_command_runs_in_a_guest_and_its_exit_status_is_ours within LIMIT_S;

@@ -23,8 +23,9 @@ const FILE_NAME: &str = "guest";
 
 /// The snapshot's file; made if the cache does not hold it. Call it with the cache's lock held.
 pub fn provide(cache: &Cache, host: &Host, acceleration: Acceleration, progress: &mut dyn Progress) -> Result<PathBuf> {
-    let mut key =
-        ContentKey::new().part(host.qemu.identity()).part(&host.image.key).part(machine::description(acceleration));
+    let memory_mib = host.image.memory_mib;
+    let mut key = ContentKey::new().part(host.qemu.identity()).part(&host.image.key);
+    key = key.part(machine::description(acceleration, memory_mib));
     if acceleration == Acceleration::Kvm {
         // With KVM the guest saw this host's processor.
         key = key.part(accelerator::processor_model());
@@ -34,7 +35,7 @@ pub fn provide(cache: &Cache, host: &Host, acceleration: Acceleration, progress:
         progress.step("booting a guest once, to save it");
     }
     let folder = cache.build_folder("snapshots", &name, |folder| {
-        cache.require_space("a snapshot", u64::from(machine::MEMORY_MIB) << 21)?;
+        cache.require_space("a snapshot", u64::from(memory_mib) << 21)?;
         let begin = Instant::now();
         let mut guest = start::boot(host, acceleration, &GuestSpec::without_adapter("snapshot"))?;
         let booted = begin.elapsed();

@@ -63,7 +63,7 @@ fn launch(host: &Host, acceleration: Acceleration, spec: &GuestSpec, start: Vec<
     let serial_log = run_folder.log_path(&spec.name, "serial");
     let serial = Serial::Log(&serial_log);
     let connections = Connections { control: control.path(), exchange: exchange.path(), serial };
-    let mut arguments = machine::arguments(acceleration, spec.memory, &connections);
+    let mut arguments = machine::arguments(acceleration, spec.memory, host.image.memory_mib, &connections);
     arguments.extend(start);
     let trace = spec.trace.then(|| Trace::prepare(run_folder.logs(), &spec.name, EVENTS)).transpose()?;
     if let Some(trace) = &trace {

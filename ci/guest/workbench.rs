@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::control::Control;
 use super::exchange::Exchange;
-use super::machine::{self, Connections, MEMORY_MIB, Serial};
+use super::machine::{self, Connections, Serial};
 use super::{Acceleration, AdapterFunction, GuestMemory, Host, snapshot, start};
 use crate::deadline::Deadline;
 use crate::qemu::{Awaited, Running};
@@ -85,8 +85,8 @@ impl Workbench {
         let (console, control, exchange) = (listen("console")?, listen("control")?, listen("exchange")?);
         let connections =
             Connections { control: control.path(), exchange: exchange.path(), serial: Serial::Socket(console.path()) };
-        let memory_mib = spec.memory_mib.unwrap_or(MEMORY_MIB);
-        let mut arguments = machine::arguments_with_memory(acceleration, GuestMemory::Shared, memory_mib, &connections);
+        let memory_mib = spec.memory_mib.unwrap_or(host.image.memory_mib);
+        let mut arguments = machine::arguments(acceleration, GuestMemory::Shared, memory_mib, &connections);
         let restored = spec.can_be_restored();
         arguments.extend(if restored { vec!["-incoming".into(), "defer".into()] } else { boot_arguments(host, spec) });
         let mut running = host.qemu.start(&spec.name, run_folder, &arguments)?;

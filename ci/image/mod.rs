@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use crate::cache::{Cache, ContentKey};
 use crate::debian::{Debian, PackageSet, Tree};
 use crate::error::file;
+use crate::guest::machine::MEMORY_MIB;
 use crate::{Error, Progress, Result};
 use cpio::CpioWriter;
 
@@ -118,6 +119,8 @@ pub struct Image {
     pub key: String,
     /// Names the kernel and what boots it, whatever programs the image holds.
     pub kernel_key: String,
+    /// What a guest with it is given.
+    pub memory_mib: u32,
 }
 
 impl Image {
@@ -154,6 +157,7 @@ impl Image {
             tree,
             kernel_key: key.clone(),
             key,
+            memory_mib: MEMORY_MIB,
         })
     }
 }

@@ -51,6 +51,14 @@ pub fn append(path: &Path, parts: &Parts<'_>) -> Result<()> {
     archive.finish().map(|_| ())
 }
 
+/// Appends another archive, with all that is below `root`.
+pub fn append_tree(path: &Path, root: &Path) -> Result<()> {
+    let output = File::options().append(true).open(path).map_err(file("opening", path))?;
+    let mut archive = CpioWriter::new(BufWriter::new(output));
+    add_tree(&mut archive, root, "")?;
+    archive.finish().map(|_| ())
+}
+
 fn add_modules(archive: &mut CpioWriter<BufWriter<File>>, root: &Path) -> Result<()> {
     let releases = root.join("lib/modules");
     let release = fs::read_dir(&releases).map_err(file("look-up", &releases))?.flatten().next();
@@ -85,10 +93,13 @@ fn add(
 }
 
 fn add_tree(archive: &mut CpioWriter<BufWriter<File>>, root: &Path, folder: &str) -> Result<()> {
-    archive.directory(folder)?;
+    if !folder.is_empty() {
+        archive.directory(folder)?;
+    }
     for name in names(&root.join(folder))? {
-        let (path, place) = (root.join(folder).join(&name), format!("{folder}/{name}"));
-        if path.is_dir() {
+        let place = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+        let path = root.join(&place);
+        if path.is_dir() && !path.is_symlink() {
             add_tree(archive, root, &place)?;
         } else {
             add_file(archive, &path, &place)?;

@@ -9,6 +9,7 @@
 mod archive;
 mod module;
 mod provider;
+mod pyverbs;
 pub mod sources;
 pub mod workshop;
 
@@ -51,4 +52,22 @@ pub fn provide(cache: &Cache, debian: &mut Debian<'_>, progress: &mut dyn Progre
         archive::append(&path, &archive::Parts { programs: &programs.folder, modules: &modules, provider: &provider })
     })?;
     Ok(Image { initial_file_system: folder.join("initrd"), key, ..base })
+}
+
+/// Memory for Python, its library and a second program of it.
+const PYVERBS_MEMORY_MIB: u32 = 512;
+
+/// The same image with Python and rdma-core's own tests behind it: apart, so that the ordinary one stays small.
+pub fn provide_pyverbs(cache: &Cache, debian: &mut Debian<'_>, progress: &mut dyn Progress) -> Result<Image> {
+    let base = provide(cache, debian, progress)?;
+    let workshop = Workshop::provide(debian, &base.kernel_release, progress)?;
+    let tests = pyverbs::provide(cache, &workshop, debian, progress)?;
+    let key = ContentKey::new().part(&base.key).part(tests.to_string_lossy().as_bytes()).name();
+    let folder = cache.build_folder("images", &key, |folder| {
+        cache.require_space("the image with rdma-core's tests", 256 << 20)?;
+        let path = folder.join("initrd");
+        fs::copy(&base.initial_file_system, &path).map_err(file("writing", &path))?;
+        archive::append_tree(&path, &tests)
+    })?;
+    Ok(Image { initial_file_system: folder.join("initrd"), key, memory_mib: PYVERBS_MEMORY_MIB, ..base })
 }

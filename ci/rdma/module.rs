@@ -5,6 +5,7 @@
 //! halves the time of loading.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -57,11 +58,14 @@ pub fn provide(cache: &Cache, workshop: &Workshop, base: &Image, progress: &mut 
     })
 }
 
-fn copy(from: &Path, to: &Path) -> Result<()> {
+pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).map_err(file("creation", to))?;
     for entry in fs::read_dir(from).map_err(file("look-up", from))?.flatten() {
         let (path, target) = (entry.path(), to.join(entry.file_name()));
-        if path.is_dir() {
+        if path.is_symlink() {
+            let pointed = fs::read_link(&path).map_err(file("look-up", &path))?;
+            symlink(pointed, &target).map_err(file("creation", &target))?;
+        } else if path.is_dir() {
             copy(&path, &target)?;
         } else {
             fs::copy(&path, &target).map_err(file("copying", &path))?;

@@ -12,7 +12,7 @@ use crate::error::file;
 use crate::{Progress, Result};
 
 /// The release that Debian trixie ships.
-const SOURCE: SourceFile = SourceFile {
+pub const SOURCE: SourceFile = SourceFile {
     path: "pool/main/r/rdma-core/rdma-core_56.1.orig.tar.gz",
     sha256: "63ce7f2baa7242c2dbc76375dac957c420187dd27f8c5e148efc07971ee522a8",
 };

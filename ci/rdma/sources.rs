@@ -19,7 +19,7 @@ macro_rules! folder {
 
 /// The kernel module.
 pub const MODULE: Folder = folder!("linux":
-    "Kbuild" "Makefile" "address.c" "command.c" "compat.h" "completion_queue.c" "context.c" "device.c" "dkms.conf"
+    "Kbuild" "Makefile" "address.c" "command.c" "compat.h" "completion_queue.c" "context.c" "counters.c" "device.c" "dkms.conf"
     "event.c" "memory.c" "netdev.c" "page_list.c" "pci.c" "queue_pair.c" "receive.c" "registration.c" "resize.c"
     "rnic.h" "send.c" "shared_receive.c" "work_queue.c");
 /// The provider.

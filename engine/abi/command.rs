@@ -13,6 +13,7 @@ open_code! {
         SET_TABLE = 0x02,
         FLUSH_CACHES = 0x03,
         SET_GID = 0x04,
+        QUERY_COUNTERS = 0x05,
         CREATE_EQ = 0x08,
         DESTROY_EQ = 0x09,
         CREATE_CQ = 0x10,
@@ -403,6 +404,30 @@ structure! {
 }
 
 structure! {
+    /// QUERY_COUNTERS: which counters.
+    QueryCounters, 8 {
+        /// `COUNTERS_*`.
+        group: u8,
+        reserved0: u8,
+        /// The number of the first counter that is answered.
+        first: U16,
+        reserved1: U32,
+    }
+}
+
+structure! {
+    /// QUERY_COUNTERS' answer: counters from `first` on.
+    CounterValues, 104 {
+        /// Counters of the group.
+        total: U16,
+        /// Values that follow.
+        count: U16,
+        reserved: U32,
+        values: [U64; 12],
+    }
+}
+
+structure! {
     /// QUERY_QP's answer after its `QpAttributes`.
     QueueState, 8 {
         /// Ring index of the oldest send WQE that is not finished.
@@ -430,6 +455,10 @@ constants! {
     FLUSH_KEY: u32 = 1 << 3;
     FLUSH_TRANSLATION: u32 = 1 << 4;
     FLUSH_RD_ATOMIC: u32 = 1 << 5;
+    /// Packets, retries and errors of the port.
+    COUNTERS_PORT: u8 = 0;
+    /// Crossings of the function's link, by class.
+    COUNTERS_CROSSINGS: u8 = 1;
     NO_VLAN: u16 = 0xffff;
     NO_VECTOR: u16 = 0xffff;
     /// Reliable connection.

@@ -45,6 +45,9 @@ macro_rules! c_type {
     ([u8; $n:literal]) => {
         concat!("__u8[", stringify!($n), "]")
     };
+    ([U64; $n:literal]) => {
+        concat!("__le64[", stringify!($n), "]")
+    };
 }
 
 /// A structure of plain little-endian fields with no padding, and its field table.

@@ -41,7 +41,7 @@ pub const PCI_VENDOR_ID: u16 = 0x1234;
 pub const PCI_DEVICE_ID: u16 = 0x12b7;
 
 /// Every structure of the interface, in the order of the datasheet.
-pub fn structures() -> [StructLayout; 33] {
+pub fn structures() -> [StructLayout; 35] {
     [
         page_list::PageListFields::layout(),
         work_request::ControlSegment::layout(),
@@ -76,6 +76,8 @@ pub fn structures() -> [StructLayout; 33] {
         command::ObjectNumber::layout(),
         command::DeviceLimits::layout(),
         command::QueueState::layout(),
+        command::QueryCounters::layout(),
+        command::CounterValues::layout(),
     ]
 }
 

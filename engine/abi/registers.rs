@@ -86,4 +86,6 @@ constants! {
     FEATURE_LOCAL_DMA_KEY: u64 = 1 << 22;
     /// Memory windows of types 1, 2A and 2B.
     FEATURE_WINDOW: u64 = 1 << 23;
+    /// QUERY_COUNTERS.
+    FEATURE_COUNTERS: u64 = 1 << 24;
 }

@@ -6,6 +6,7 @@
 
 mod caches;
 mod completion_queues;
+mod counters;
 mod keys;
 mod modify;
 mod multicast;
@@ -235,6 +236,7 @@ impl Engine {
             }
             Command::FlushCaches(flush) => self.flush_caches(host, *flush),
             Command::SetGid { index, entry } => self.set_gid(*index, *entry),
+            Command::QueryCounters { group, first } => self.query_counters(host, *group, *first),
             Command::CreateEq(new) => self.create_eq(host, new, cause, progress),
             Command::DestroyEq(eqn) => self.destroy_eq(*eqn),
             Command::CreateCq(new) => self.create_cq(host, new, cause, progress),

@@ -150,6 +150,7 @@ pub enum Command {
     SetTable { kind: TableKind, log_entries: u8, pages: PageList },
     FlushCaches(Flush),
     SetGid { index: u16, entry: Option<GidEntry> },
+    QueryCounters { group: CounterGroup, first: u16 },
     CreateEq(NewEq),
     DestroyEq(Eqn),
     CreateCq(NewCq),
@@ -172,6 +173,16 @@ pub enum Command {
     AllocateKey { key: Key, pdn: Pdn, kind: KeyKind },
 }
 
+/// Which of the device's counters are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterGroup {
+    Port,
+    Crossings,
+}
+
+/// Counters in one answer.
+pub const COUNTERS_AN_ANSWER: usize = 12;
+
 /// What QUERY_DEVICE tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
@@ -193,6 +204,12 @@ pub enum Answer {
         attributes: QpChange,
         sq_consumer: u16,
         rq_consumer: u16,
+    },
+    /// Of a group that has `total`: `count` values.
+    Counters {
+        total: u16,
+        count: u16,
+        values: [u64; COUNTERS_AN_ANSWER],
     },
     /// Of a resized completion queue: the first entry in its new ring.
     FirstIndex(u32),

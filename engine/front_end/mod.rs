@@ -10,7 +10,7 @@ pub mod work;
 
 use crate::context::queue_pair::Service;
 use crate::numbers::{Cqn, Eqn, Qpn, Srqn};
-pub use commands::{Answer, Command, CommandError};
+pub use commands::{Answer, COUNTERS_AN_ANSWER, Command, CommandError, CounterGroup};
 use rnic_abi::Diagnostic;
 pub use work::{
     Binding, Body, Completion, CompletionKind, DatagramSource, Destination, Element, EventRecord, Operation,

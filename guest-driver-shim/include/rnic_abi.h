@@ -69,6 +69,7 @@
 #define RNIC_FEATURE_REREGISTER 0x200000U
 #define RNIC_FEATURE_LOCAL_DMA_KEY 0x400000U
 #define RNIC_FEATURE_WINDOW 0x800000U
+#define RNIC_FEATURE_COUNTERS 0x1000000U
 #define RNIC_DOORBELL_PAGE_BYTES 0x1000U
 #define RNIC_DB_SEND 0x0U
 #define RNIC_DB_RECEIVE 0x8U
@@ -118,6 +119,8 @@
 #define RNIC_FLUSH_KEY 0x8U
 #define RNIC_FLUSH_TRANSLATION 0x10U
 #define RNIC_FLUSH_RD_ATOMIC 0x20U
+#define RNIC_COUNTERS_PORT 0x0U
+#define RNIC_COUNTERS_CROSSINGS 0x1U
 #define RNIC_NO_VLAN 0xffffU
 #define RNIC_NO_VECTOR 0xffffU
 #define RNIC_QP_TYPE_RC 0x0U
@@ -266,6 +269,7 @@
 #define RNIC_COMMAND_OPCODE_SET_TABLE 0x2U
 #define RNIC_COMMAND_OPCODE_FLUSH_CACHES 0x3U
 #define RNIC_COMMAND_OPCODE_SET_GID 0x4U
+#define RNIC_COMMAND_OPCODE_QUERY_COUNTERS 0x5U
 #define RNIC_COMMAND_OPCODE_CREATE_EQ 0x8U
 #define RNIC_COMMAND_OPCODE_DESTROY_EQ 0x9U
 #define RNIC_COMMAND_OPCODE_CREATE_CQ 0x10U
@@ -907,6 +911,30 @@ RNIC_ASSERT(sizeof(struct rnic_queue_state) == 8, "rnic_queue_state");
 RNIC_ASSERT(offsetof(struct rnic_queue_state, sq_consumer) == 0, "rnic_queue_state.sq_consumer");
 RNIC_ASSERT(offsetof(struct rnic_queue_state, rq_consumer) == 2, "rnic_queue_state.rq_consumer");
 RNIC_ASSERT(offsetof(struct rnic_queue_state, reserved) == 4, "rnic_queue_state.reserved");
+
+struct rnic_query_counters {
+	__u8 group;
+	__u8 reserved0;
+	__le16 first;
+	__le32 reserved1;
+} __attribute__((packed));
+RNIC_ASSERT(sizeof(struct rnic_query_counters) == 8, "rnic_query_counters");
+RNIC_ASSERT(offsetof(struct rnic_query_counters, group) == 0, "rnic_query_counters.group");
+RNIC_ASSERT(offsetof(struct rnic_query_counters, reserved0) == 1, "rnic_query_counters.reserved0");
+RNIC_ASSERT(offsetof(struct rnic_query_counters, first) == 2, "rnic_query_counters.first");
+RNIC_ASSERT(offsetof(struct rnic_query_counters, reserved1) == 4, "rnic_query_counters.reserved1");
+
+struct rnic_counter_values {
+	__le16 total;
+	__le16 count;
+	__le32 reserved;
+	__le64 values[12];
+} __attribute__((packed));
+RNIC_ASSERT(sizeof(struct rnic_counter_values) == 104, "rnic_counter_values");
+RNIC_ASSERT(offsetof(struct rnic_counter_values, total) == 0, "rnic_counter_values.total");
+RNIC_ASSERT(offsetof(struct rnic_counter_values, count) == 2, "rnic_counter_values.count");
+RNIC_ASSERT(offsetof(struct rnic_counter_values, reserved) == 4, "rnic_counter_values.reserved");
+RNIC_ASSERT(offsetof(struct rnic_counter_values, values) == 8, "rnic_counter_values.values");
 
 /* X(number, name, sentence): every rule, by number. */
 #define RNIC_DIAGNOSTICS(X) \

@@ -258,6 +258,11 @@ static const struct ib_device_ops window_operations = {
 	INIT_RDMA_OBJ_SIZE(ib_mw, rnic_mw, ibmw),
 };
 
+static const struct ib_device_ops counter_operations = {
+	.alloc_hw_port_stats = rnic_alloc_hw_port_stats,
+	.get_hw_stats = rnic_get_hw_stats,
+};
+
 static const struct {
 	u64 feature;
 	const struct ib_device_ops *operations;
@@ -270,6 +275,7 @@ static const struct {
 	{ RNIC_FEATURE_REREGISTER, &reregister_operations },
 	{ RNIC_FEATURE_FAST_REGISTER, &fast_register_operations },
 	{ RNIC_FEATURE_WINDOW, &window_operations },
+	{ RNIC_FEATURE_COUNTERS, &counter_operations },
 };
 
 /* What the device has not, the core refuses. */

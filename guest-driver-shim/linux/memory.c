@@ -82,7 +82,7 @@ static bool is_allowed(const struct rnic_dev *dev, int access)
 }
 
 /* Another low byte at each use of an index, so that an old key is not valid again. */
-u32 rnic_next_key(struct rnic_dev *dev, u32 key)
+static u32 next_key(struct rnic_dev *dev, u32 key)
 {
 	u32 next = (key & ~0xffU) | ++dev->key_byte;
 
@@ -108,7 +108,7 @@ static int register_key(struct rnic_dev *dev, struct rnic_mr *mr, u32 pdn, int a
 	err = rnic_choose_index(dev, mr, &index);
 	if (err)
 		return err;
-	mr->key = rnic_next_key(dev, index << 8);
+	mr->key = next_key(dev, index << 8);
 	mr->access = access;
 	body.key = cpu_to_le32(mr->key);
 	body.pdn = cpu_to_le32(pdn);

@@ -10,7 +10,7 @@ u32 rnic_max_fast_pages(const struct rnic_dev *dev)
 	return min_t(u32, le32_to_cpu(dev->limits.max_fast_register_pages), MAX_FAST_PAGES);
 }
 
-/* Of a process' region. NULL: the same object, with new keys. */
+/* Of a process' region. NULL: the same object, and the same keys, which peers may have been told. */
 struct ib_mr *rnic_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 address, int access,
 				 struct ib_pd *ibpd, struct ib_udata *udata)
 {
@@ -43,7 +43,7 @@ struct ib_mr *rnic_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 l
 	}
 	static_assert(IB_MR_REREG_TRANS == RNIC_REREGISTER_TRANSLATION && IB_MR_REREG_PD == RNIC_REREGISTER_PD &&
 		      IB_MR_REREG_ACCESS == RNIC_REREGISTER_ACCESS);
-	body.key = cpu_to_le32(rnic_next_key(dev, mr->key));
+	body.key = cpu_to_le32(mr->key);
 	body.changes = cpu_to_le32(flags);
 	if (flags & IB_MR_REREG_PD)
 		body.pdn = cpu_to_le32(to_rnic_pd(ibpd)->pdn);
@@ -61,9 +61,6 @@ struct ib_mr *rnic_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 l
 		ibmr->length = length;
 	}
 	mr->access = access;
-	mr->key = le32_to_cpu(body.key);
-	ibmr->lkey = mr->key;
-	ibmr->rkey = mr->key;
 	return NULL;
 }
 

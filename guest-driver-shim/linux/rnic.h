@@ -4,7 +4,7 @@
  *
  * In the order of a device's life: pci.c finds the device and makes it ready, command.c carries commands, event.c takes
  * events, memory.c has tables and regions, page_list.c describes memory to the device, netdev.c finds the network device
- * of the port, device.c answers questions about device and port, context.c serves processes, address.c says where packets
+ * of the port, device.c answers questions about device and port, counters.c reads what the device counts, context.c serves processes, address.c says where packets
  * go, registration.c has regions that change, completion_queue.c, resize.c, queue_pair.c and shared_receive.c the queues. The data path of kernel users (that of processes is in the
  * provider) is work_queue.c, their rings and what completes in them, send.c and receive.c.
  */
@@ -287,7 +287,6 @@ void rnic_tables_destroy(struct rnic_dev *dev);
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | \
 	 IB_ACCESS_MW_BIND | IB_ZERO_BASED)
 u32 rnic_device_access(int access);
-u32 rnic_next_key(struct rnic_dev *dev, u32 key);
 int rnic_choose_index(struct rnic_dev *dev, void *owner, u32 *index);
 struct ib_mr *rnic_get_dma_mr(struct ib_pd *ibpd, int access);
 #ifdef RNIC_HAS_DMAH
@@ -368,6 +367,10 @@ int rnic_resize_cq(struct ib_cq *ibcq, unsigned int entries, struct ib_udata *ud
 int rnic_resize_cq(struct ib_cq *ibcq, int entries, struct ib_udata *udata);
 #endif
 int rnic_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
+
+/* counters.c */
+struct rdma_hw_stats *rnic_alloc_hw_port_stats(struct ib_device *ibdev, u32 port);
+int rnic_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port, int index);
 
 /* shared_receive.c */
 int rnic_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct ib_udata *udata);

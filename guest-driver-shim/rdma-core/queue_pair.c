@@ -200,6 +200,15 @@ struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	return finish(context, qp, err, answer.ours.qpn, &attr->cap);
 }
 
+/* Flags may be named as long as none is set. */
+static bool takes(const struct ibv_qp_init_attr_ex *attr)
+{
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+
+	return is_known(attr->qp_type) && attr->comp_mask & IBV_QP_INIT_ATTR_PD && !(attr->comp_mask & ~known) &&
+	       !(attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags);
+}
+
 struct ibv_qp *rnic_create_qp_ex(struct ibv_context *ibcontext, struct ibv_qp_init_attr_ex *attr)
 {
 	struct rnic_context *context = to_rnic_context(ibcontext);
@@ -215,8 +224,7 @@ struct ibv_qp *rnic_create_qp_ex(struct ibv_context *ibcontext, struct ibv_qp_in
 	struct rnic_qp *qp;
 	int err;
 
-	if (!is_known(attr->qp_type) || attr->comp_mask & ~(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ||
-	    !(attr->comp_mask & IBV_QP_INIT_ATTR_PD)) {
+	if (!takes(attr)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}

@@ -6,7 +6,7 @@ use crate::dma_window::{Access, Reach};
 use crate::msix::{Message, Raised};
 use crate::outbound::{Transfer, merged};
 use crate::tlp::Traffic;
-use crate::{DmaFault, DmaPort, DmaRange, HostAccess, Iova, Observed, Origin, Submitted};
+use crate::{Class, DmaFault, DmaPort, DmaRange, HostAccess, Iova, Observed, Origin, Submitted};
 
 /// What a list of ranges amounts to.
 struct Shape {
@@ -211,6 +211,10 @@ impl DmaPort for Link {
 
     fn vector_usable(&self, vector: u16) -> bool {
         self.bus_master && self.msix.usable(vector)
+    }
+
+    fn crossings(&self, class: Class) -> u64 {
+        self.ledger().class(class).crossings
     }
 
     fn has_room(&self) -> bool {

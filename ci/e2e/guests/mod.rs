@@ -2,19 +2,24 @@
 //!
 //! Each step restores its guests from a snapshot that has the module loaded, and plugs in both functions of their
 //! adapters: the RNIC, and the Ethernet function, which is the network device of its port. [`pair`] has the guests,
-//! [`programs`] runs programs between them, [`endings`] takes the device away from them.
+//! [`programs`] runs programs between them, [`pyverbs`] rdma-core's own tests in one, [`endings`] takes the device away
+//! from them.
 
+mod counters;
 mod endings;
 mod pair;
 mod programs;
+mod pyverbs;
 
 use crate::bench::fabric::Fabric;
 use rnic_ci::guest::Guest;
 use rnic_ci::{Lab, Options, StandardError};
 use std::time::Duration;
 
+pub use counters::a_thousand_writes_cross_as_the_model_says_and_rdma_statistic_agrees;
 pub use endings::{a_killed_program_leaves_nothing, the_module_survives_unbinding_resets_and_removal_in_use};
 pub use programs::{other_kinds_of_queues_run_or_are_refused_cleanly, stock_programs_run_between_two_guests};
+pub use pyverbs::rdma_cores_own_tests_pass;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -25,6 +30,11 @@ fn lab() -> Lab {
 /// What every step that follows finds in the cache: packages fetched, module, provider and image built.
 pub fn the_rdma_image_is_provided() {
     println!("kernel {}", lab().image().kernel_release);
+}
+
+/// The same with rdma-core's tests in it.
+pub fn the_image_with_rdma_cores_tests_is_provided() {
+    println!("memory {} MiB", pyverbs::lab().image().memory_mib);
 }
 
 /// A module that posts, polls and is woken inside the kernel, between two queue pairs of one device.

@@ -52,6 +52,7 @@ pub(super) fn decode(slot: &[u8]) -> Result<Command, CommandError> {
         CommandOpcode::SET_TABLE => set_table(body(slot)?),
         CommandOpcode::FLUSH_CACHES => flush(body(slot)?),
         CommandOpcode::SET_GID => set_gid(body(slot)?),
+        CommandOpcode::QUERY_COUNTERS => query_counters(body(slot)?),
         CommandOpcode::CREATE_EQ => create_eq(body(slot)?),
         CommandOpcode::DESTROY_EQ => number(body(slot)?).map(|n| Command::DestroyEq(Eqn(n))),
         CommandOpcode::CREATE_CQ => create_cq(body(slot)?),
@@ -128,6 +129,16 @@ fn set_gid(body: abi::SetGid) -> Result<Command, CommandError> {
     }
     let entry = GidEntry { gid: body.gid, mac: body.mac, vlan_id: (vlan != NO_VLAN).then_some(vlan) };
     Ok(Command::SetGid { index: body.index.get(), entry: (body.valid == 1).then_some(entry) })
+}
+
+fn query_counters(body: abi::QueryCounters) -> Result<Command, CommandError> {
+    must_be_zero(&[body.reserved0.into(), body.reserved1.get().into()])?;
+    let group = match body.group {
+        COUNTERS_PORT => CounterGroup::Port,
+        COUNTERS_CROSSINGS => CounterGroup::Crossings,
+        other => return Err(CommandError::range(other.into())),
+    };
+    Ok(Command::QueryCounters { group, first: body.first.get() })
 }
 
 fn create_eq(body: abi::CreateEq) -> Result<Command, CommandError> {
@@ -366,6 +377,12 @@ pub(super) fn encode(slot: u16, slot_bytes: &[u8], answer: &Result<Answer, Comma
             let mut state = SrqState::zeroed();
             (state.limit, state.available, state.consumer) = ((*limit).into(), (*available).into(), (*consumer).into());
             put(out, state.as_bytes());
+        }
+        Ok(Answer::Counters { total, count, values }) => {
+            let mut answer = CounterValues::zeroed();
+            (answer.total, answer.count) = ((*total).into(), (*count).into());
+            answer.values = values.map(Into::into);
+            put(out, answer.as_bytes());
         }
         Ok(Answer::Done) | Err(_) => {}
     }

@@ -76,6 +76,7 @@ impl Registers {
                     | FEATURE_REREGISTER
                     | FEATURE_LOCAL_DMA_KEY
                     | FEATURE_WINDOW
+                    | FEATURE_COUNTERS
             }
             REG_STATUS => {
                 bit(view.enabled, STATUS_ENABLED) | bit(view.fatal, STATUS_FATAL) | bit(view.link_up, STATUS_LINK_UP)

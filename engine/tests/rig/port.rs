@@ -137,6 +137,10 @@ impl DmaPort for Port {
         self.vectors_usable
     }
 
+    fn crossings(&self, class: Class) -> u64 {
+        self.log.iter().filter(|transfer| transfer.class() == class).count() as u64
+    }
+
     fn has_room(&self) -> bool {
         true
     }
