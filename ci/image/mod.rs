@@ -84,10 +84,12 @@ const APPLETS: &[&str] = &[
 ];
 
 /// Kernel modules that are unpacked beside the image, for those who want them in a guest: RDMA with the software
-/// device, and the network driver it needs.
+/// device, its checksum, and the network driver it needs.
 const MODULES: &[&str] = &[
     "/kernel/drivers/infiniband/core/",
     "/kernel/drivers/infiniband/sw/",
+    "/kernel/crypto/crc32_generic.ko",
+    "/kernel/arch/x86/crypto/crc32-pclmul.ko",
     "/kernel/drivers/net/virtio_net.ko",
     "/kernel/drivers/net/net_failover.ko",
     "/kernel/net/core/failover.ko",

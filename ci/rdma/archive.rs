@@ -28,11 +28,12 @@ const LOADED: &[&str] = &[
     "kernel/drivers/infiniband/core/rdma_ucm.ko",
     "extra/rnic.ko",
 ];
+const SOFTWARE: &str = "librxe-rdmav34.so";
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 /// Changes when the way it is put together does.
 pub fn identity() -> String {
-    format!("1 {}", LOADED.join(" "))
+    format!("2 {SOFTWARE} {}", LOADED.join(" "))
 }
 
 /// Appends the archive to the file.
@@ -43,6 +44,10 @@ pub fn append(path: &Path, parts: &Parts<'_>) -> Result<()> {
         add(&mut archive, parts.programs, folder, &|name| folder != LIBRARIES || name.contains(".so"))?;
     }
     archive.symbolic_link("lib64", "usr/lib64")?;
+    // Debian's provider of the kernel's software device, which a test has at the other end.
+    let software = format!("{LIBRARIES}/libibverbs/{SOFTWARE}");
+    add_file(&mut archive, &parts.programs.join(&software), &software)?;
+    archive.file("etc/libibverbs.d/rxe.driver", 0o644, b"driver rxe\n")?;
     let library = parts.provider.join(LIBRARY);
     let bytes = fs::read(&library).map_err(file("reading", &library))?;
     archive.file(&format!("{LIBRARIES}/libibverbs/{LIBRARY}"), 0o644, &bytes)?;
@@ -147,6 +152,7 @@ mod tests {
             put(&format!("programs/{name}"), name);
         }
         put(&format!("programs/{LIBRARIES}/libibverbs.so.1"), "a library");
+        put(&format!("programs/{LIBRARIES}/libibverbs/{SOFTWARE}"), "the software device's");
         put(&format!("programs/{LIBRARIES}/notes.txt"), "no library");
         put("modules/lib/modules/6.1/extra/rnic.ko", "the module");
         put(&format!("provider/{LIBRARY}"), "the provider");
@@ -157,7 +163,14 @@ mod tests {
         let bytes = fs::read(&path).expect("read");
         assert!(bytes.starts_with(b"the first archive070701"));
         let holds = |needle: &str| bytes.windows(needle.len()).any(|window| window == needle.as_bytes());
-        for text in ["usr/bin/ibv_devinfo\0", "a library", "the module", "the provider", "driver rnic\n"] {
+        for text in [
+            "usr/bin/ibv_devinfo\0",
+            "a library",
+            "the software device's",
+            "the module",
+            "the provider",
+            "driver rnic\n",
+        ] {
             assert!(holds(text), "{text:?}");
         }
         assert!(holds("lib/loaded/57-rnic.ko\0") && holds("/lib/modules/6.1/extra/rnic.ko"));

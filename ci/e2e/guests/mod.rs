@@ -2,12 +2,13 @@
 //!
 //! Each step restores its guests from a snapshot that has the module loaded, and plugs in both functions of their
 //! adapters: the RNIC, and the Ethernet function, which is the network device of its port. [`pair`] has the guests,
-//! [`programs`] runs programs between them, [`pyverbs`] rdma-core's own tests in one, [`endings`] takes the device away
+//! [`programs`] runs programs between them, [`peers`] does so with Linux' rdma_rxe at one end, [`pyverbs`] rdma-core's own tests in one, [`endings`] takes the device away
 //! from them.
 
 mod counters;
 mod endings;
 mod pair;
+mod peers;
 mod programs;
 mod pyverbs;
 
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 pub use counters::a_thousand_writes_cross_as_the_model_says_and_rdma_statistic_agrees;
 pub use endings::{a_killed_program_leaves_nothing, the_module_survives_unbinding_resets_and_removal_in_use};
+pub use peers::{it_is_many_times_as_fast_as_linux_rxe, linux_rxe_is_the_other_end_both_ways};
 pub use programs::{other_kinds_of_queues_run_or_are_refused_cleanly, stock_programs_run_between_two_guests};
 pub use pyverbs::rdma_cores_own_tests_pass;
 

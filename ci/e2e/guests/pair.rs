@@ -63,6 +63,15 @@ impl Guests {
         println!("{client}: {}", printed[1].lines().last().unwrap_or_default());
     }
 
+    /// Two programs that listen on a socket for each other; both succeed.
+    #[track_caller]
+    pub fn succeed_with(&mut self, server: &str, client: &str) {
+        self.serve(server);
+        let (codes, printed) = self.join(client);
+        assert_eq!(codes, [0, 0], "{server} and {client}: {printed:?}");
+        println!("{client}: {}", printed[1].lines().rfind(|line| line.contains(char::is_numeric)).unwrap_or_default());
+    }
+
     /// The client's half, and both ends.
     fn join(&mut self, client: &str) -> ([i32; 2], [String; 2]) {
         let (code, output) = self.client.shell(&format!("{client} 2>&1"), LIMIT).expect("the client's shell");
