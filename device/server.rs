@@ -41,6 +41,7 @@ pub fn adapter_options(name: &str, folder: &Path) -> AdapterOptions {
         link: rnic_pcie::LinkSettings::AFTER_RESET,
         impairment: rnic_switch::Impairment::default(),
         always_seal: false,
+        busy_poll: std::time::Duration::ZERO,
     }
 }
 

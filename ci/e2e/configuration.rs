@@ -26,7 +26,7 @@ fn write(path: &Path, text: &str) -> String {
 pub fn what_it_prints_it_reads_back_as_the_same() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = "A C --mtu C=1024 --link-gen 5 --link-width A=8 --qp-cache 7 --gid A=10.0.0.1 --gid A=fe80::1 --loss 0.25 \
-        --rate C=1000000 --queue-bytes C=9000 --seed 3 --capture w.pcapng --ring-frames 64 --mac C=02:00:00:00:00:0c";
+        --rate C=1000000 --queue-bytes C=9000 --seed 3 --capture w.pcapng --ring-frames 64 --mac C=02:00:00:00:00:0c --busy-poll A=20";
     for arguments in ["", options] {
         let first = print_config(arguments);
         assert!(first.status.success(), "{}", first.standard_error);
@@ -85,6 +85,13 @@ pub fn the_switch_loses_what_it_is_told_to_lose() {
     b.connect(&peer, &own, retries);
     a.write(&own, &peer, 100, None).expect("posted");
     assert_eq!(a.completion(Duration::from_secs(20)).status(), CompletionStatus::RETRY_EXC_ERR);
+}
+
+/// Threads that look for work so long that they never sleep look at their clients too, and at each other.
+pub fn a_thread_that_never_sleeps_serves_its_clients() {
+    let serving = Serving::start("A B --busy-poll 10000000");
+    let sockets = ["A", "B"].map(|name| over_socket(&serving.socket(name)));
+    Pair::bring_up(sockets, &TransactionSpec::default()).run();
 }
 
 /// Exit 2 and one sentence, which names the file and the line.

@@ -46,7 +46,7 @@ fn check_flow(row: &Value, mtu: u64) {
 }
 
 pub fn the_bench_verifies_its_data_and_its_ledgers_add_up() {
-    let report = bench("--quick --runs 3 --length 8 4096 1048576");
+    let report = bench("--quick --runs 3 --length 8 4096 1048576 --only throughput --only rate --only latency");
     for limit in ["memcpy_bytes_per_second", "crc_bytes_per_second", "socket_round_trip_p50_ns"] {
         assert!(report["limits"][limit].as_f64().is_some_and(|value| value > 0.0), "{limit}: {report}");
     }
@@ -67,6 +67,7 @@ pub fn the_bench_verifies_its_data_and_its_ledgers_add_up() {
         assert_eq!(row["runs_bytes_per_second"].as_array().map(Vec::len), Some(3), "{row}");
         check_flow(row, 4096);
     }
+    assert!(report["busy_poll"].is_null() && report["scale"].is_null(), "only where asked for: {report}");
     let rate = &report["message_rate"];
     assert_eq!((number(rate, "length_bytes"), number(rate, "depth")), (64, 128));
     check_flow(rate, 4096);
@@ -83,6 +84,50 @@ pub fn the_bench_verifies_its_data_and_its_ledgers_add_up() {
     }
 }
 
+/// A tenth of the goal's numbers. Each message has its doorbell, and all contexts and keys are in the caches.
+pub fn the_bench_tells_the_cost_among_many_objects_beside_the_cost_among_few() {
+    let report = bench("--quick --runs 1 --only scale");
+    let scale = &report["scale"];
+    let sizes = [&scale["few"], &scale["many"]];
+    let size = |row| (number(row, "queue_pairs"), number(row, "regions"));
+    assert_eq!(sizes.map(size), [(10, 10), (1_000, 10_000)]);
+    let messages = number(scale, "messages");
+    for row in sizes {
+        for (adapter, class) in [("A", "doorbell"), ("A", "payload_read"), ("A", "cqe_write"), ("B", "payload_write")] {
+            assert_eq!(crossed(row, adapter, class)[0], messages, "{adapter} {class}: {row}");
+        }
+        for (adapter, class) in [("A", "context_fetch"), ("A", "key_fetch"), ("B", "context_fetch"), ("B", "key_fetch")]
+        {
+            assert_eq!(crossed(row, adapter, class)[0], 0, "{adapter} {class}: {row}");
+        }
+    }
+    let cost = |row: &Value| row["ns_per_message"].as_f64().expect("a cost");
+    let processor = |row: &Value| {
+        let of = |adapter| row["processor_ns_per_message"][adapter].as_f64().expect("a cost");
+        assert!(of("A") > 0.0 && of("B") > 0.0, "{row}");
+        of("A") + of("B")
+    };
+    for (ratio, [few, many]) in [("many_to_few", sizes.map(cost)), ("processor_many_to_few", sizes.map(processor))] {
+        let told = scale[ratio].as_f64().expect("a ratio");
+        assert!(few > 0.0 && (told - many / few).abs() < 1e-6, "{ratio}: {scale}");
+    }
+}
+
+/// Threads that spin do the same work: the same crossings, and rows of their own.
+pub fn the_bench_measures_busy_polling_beside_the_usual_way() {
+    let report = bench("--quick --runs 1 --only rate --only latency --busy-poll 50");
+    let busy = &report["busy_poll"];
+    assert_eq!(number(busy, "busy_poll_us"), 50);
+    for way in [&report, busy] {
+        check_flow(&way["message_rate"], 4096);
+        let latency = rows(way, "latency");
+        assert_eq!(latency.iter().map(|row| row["completion"].clone()).collect::<Vec<_>>(), ["polled", "event"]);
+        for row in latency {
+            assert_eq!(crossed(row, "A", "cqe_write")[0], number(row, "messages"), "{row}");
+        }
+    }
+}
+
 pub fn the_bench_measures_what_it_is_asked_for_and_refuses_the_rest() {
     let report =
         bench("--quick --runs 1 --only throughput --operation write --length 10000 --mtu 1024 --icrc deferred");
@@ -90,12 +135,22 @@ pub fn the_bench_measures_what_it_is_asked_for_and_refuses_the_rest() {
     assert_eq!(throughput.len(), 1);
     check_flow(&throughput[0], 1024);
     assert!(report["message_rate"].is_null() && rows(&report, "latency").is_empty());
-    for wrong in ["--mtu 1000", "--length 0", "--length 1048577", "--only nothing", "--runs 0"] {
+    for wrong in [
+        "--mtu 1000",
+        "--length 0",
+        "--length 1048577",
+        "--only nothing",
+        "--runs 0",
+        "--busy-poll 0",
+        "--busy-poll soon",
+    ] {
         let output = run(command(&format!("bench {wrong}")));
         assert_eq!(output.status.code(), Some(2), "{wrong}: {}", output.standard_error);
     }
     let output = run(command("bench --quick --runs 1 --length 64"));
-    for words in ["data verified", "memcpy", "message rate", "post to completion"] {
+    for words in
+        ["data verified", "memcpy", "message rate", "post to completion", "1000 queue pairs,  10000 regions", "ratio"]
+    {
         assert!(output.standard_output.contains(words), "{words}: {}", output.standard_output);
     }
 }

@@ -72,6 +72,8 @@ pub fn steps() -> Vec<Step> {
         doorbells::a_torn_line_counts_as_single_stores_and_the_work_is_done within LIMIT_S;
         link::frames_are_lost_while_the_link_is_down_and_the_driver_is_told_of_both_changes within LIMIT_S;
         measuring::the_bench_verifies_its_data_and_its_ledgers_add_up within 2 * LIMIT_S;
+        measuring::the_bench_tells_the_cost_among_many_objects_beside_the_cost_among_few within LIMIT_S;
+        measuring::the_bench_measures_busy_polling_beside_the_usual_way within LIMIT_S;
         measuring::the_bench_measures_what_it_is_asked_for_and_refuses_the_rest within LIMIT_S;
         caches::two_queue_pairs_in_turn_with_a_cache_of_one_fetch_a_context_an_operation_a_side within LIMIT_S;
         outside::scapy_and_tshark_read_every_packet_of_the_demo_as_we_do within LIMIT_S;
@@ -96,6 +98,7 @@ pub fn steps() -> Vec<Step> {
         configuration::what_it_prints_it_reads_back_as_the_same within LIMIT_S;
         configuration::the_adapters_are_as_they_are_described within LIMIT_S;
         configuration::the_switch_loses_what_it_is_told_to_lose within LIMIT_S;
+        configuration::a_thread_that_never_sleeps_serves_its_clients within LIMIT_S;
         configuration::a_mistake_is_told_with_its_line_and_its_cure within LIMIT_S;
         configuration::a_full_disk_ends_the_capture_and_nothing_else within LIMIT_S;
         attach::a_shell_array_holds_one_argument_a_line within LIMIT_S;

@@ -4,7 +4,7 @@ use crate::function::{QUESTION, SharingCheck};
 use crate::vfio_user::probe::SHARE_ON;
 use crate::vfio_user::{Backend, CloseReason, Connection, DmaRefusal, Listener};
 use rnic_pcie::{DmaFault, Link, MessageKind, OutboundMessage};
-use rustix::event::PollFlags;
+use rustix::event::epoll::EventFlags;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
@@ -19,11 +19,17 @@ pub struct Attachment {
     clients: u64,
     /// The socket was seen to have something, or nobody has looked since it had.
     due: bool,
+    /// Steps in which a look may still be left out, because the socket was seen to be silent.
+    silent_steps: u32,
 }
+
+/// Looks at a socket that may be left out once it was seen silent: in the step for what woke the thread, and in one that
+/// finds nothing left. Then the thread sleeps, and is told; and where it has no time to sleep, it looks in the third step.
+const SILENT_STEPS: u32 = 2;
 
 impl Attachment {
     pub fn new(name: String, listener: Listener) -> Self {
-        Self { name, listener, connection: None, unsent: None, clients: 0, due: false }
+        Self { name, listener, connection: None, unsent: None, clients: 0, due: false, silent_steps: 0 }
     }
 
     pub fn is_attached(&self) -> bool {
@@ -40,6 +46,13 @@ impl Attachment {
             connection.wants_write() || connection.has_work() || connection.negotiates_until().is_some()
         };
         self.due || self.connection.as_ref().is_some_and(wants)
+    }
+
+    /// A look at the socket, which is a system call, would most likely find nothing.
+    pub fn may_be_left_out(&mut self) -> bool {
+        let silent = self.silent_steps > 0;
+        self.silent_steps = self.silent_steps.saturating_sub(1);
+        silent && !self.is_due()
     }
 
     /// Serves so many of the client's requests. True if there may be more to do.
@@ -63,8 +76,10 @@ impl Attachment {
         };
         match served {
             Ok(any) => {
-                self.due = any;
-                any || connection.has_work()
+                let silent = connection.is_silent();
+                self.due = any && !silent;
+                self.silent_steps = if silent { SILENT_STEPS } else { 0 };
+                self.due || connection.has_work()
             }
             Err(closed) => {
                 let level = if closed.reason == CloseReason::Silent { log::Level::Warn } else { log::Level::Info };
@@ -169,16 +184,17 @@ impl Attachment {
     }
 
     /// What a sleeper watches of the client, and for what.
-    pub fn client(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+    pub fn client(&self) -> Option<(BorrowedFd<'_>, EventFlags)> {
         let connection = self.connection.as_ref()?;
-        let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, connection.wants_read());
-        flags.set(PollFlags::OUT, connection.wants_write());
+        let mut flags = EventFlags::empty();
+        flags.set(EventFlags::IN, connection.wants_read());
+        flags.set(EventFlags::OUT, connection.wants_write());
         Some((connection.as_fd(), flags))
     }
 
-    /// What the sleeper saw.
-    pub fn note_ready(&mut self) {
-        self.due = true;
+    /// What a sleep ended with.
+    pub fn note_slept(&mut self, ready: bool) {
+        self.due |= ready;
+        self.silent_steps = if ready { 0 } else { SILENT_STEPS };
     }
 }

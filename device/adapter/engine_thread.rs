@@ -1,6 +1,7 @@
 //! The engine thread: steps while there is work, sleep in between, requests from other threads, a clean end.
 
 use super::step::StepState;
+use super::watch::Watch;
 use super::{Adapter, AdapterPort, Attachment, PacketTrace};
 use crate::bell::Bell;
 use crate::function::ethernet::{DEFAULT_MTU, EthernetConfig};
@@ -9,7 +10,6 @@ use crate::vfio_user::{BindError, Listener};
 use rnic_engine::EngineConfig;
 use rnic_pcie::LinkSettings;
 use rnic_switch::{Impairment, PortError, Switch, Wake};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -31,6 +31,8 @@ pub struct AdapterOptions {
     pub impairment: Impairment,
     /// Every frame carries its ICRC, also inside the process.
     pub always_seal: bool,
+    /// How long the thread goes on looking for work before it sleeps.
+    pub busy_poll: Duration,
 }
 
 /// Why an adapter could not be started, or does not answer.
@@ -48,6 +50,9 @@ pub enum AdapterError {
     TimeLimit { name: String, limit: Duration },
 }
 
+/// Steps of a thread that does not sleep between two looks at all its sockets: a new client is seen nowhere else.
+const LOOK_STEPS: u32 = 64;
+
 type Request = Box<dyn FnOnce(&mut Adapter) + Send>;
 
 /// An adapter as other threads see it. Dropping it ends the adapter.
@@ -63,9 +68,10 @@ pub struct AdapterHandle {
 impl AdapterHandle {
     /// Listens on the adapter's sockets and starts its thread.
     pub fn start(options: AdapterOptions, switch: &Switch) -> Result<Self, AdapterError> {
-        let AdapterOptions { name, socket, ethernet_socket, engine, link, impairment, always_seal } = options;
-        let bell = Bell::new().map_err(|source| AdapterError::Thread { name: name.clone(), source })?;
-        let bell = Arc::new(bell);
+        let AdapterOptions { name, socket, ethernet_socket, engine, link, impairment, always_seal, busy_poll } =
+            options;
+        let thread_failed = |source| AdapterError::Thread { name: name.clone(), source };
+        let bell = Arc::new(Bell::new().map_err(thread_failed)?);
         let attachment = |title: String, path| match Listener::bind(path) {
             Ok(listener) => Ok(Attachment::new(title, listener)),
             Err(source) => Err(AdapterError::Bind { name: name.clone(), source }),
@@ -86,11 +92,12 @@ impl AdapterHandle {
             client,
             ethernet_client,
         };
-        let own_bell = Arc::clone(&bell);
+        let watch = Watch::new(&bell, [&adapter.client, &adapter.ethernet_client])
+            .map_err(|errno| thread_failed(errno.into()))?;
         let thread = std::thread::Builder::new()
             .name(format!("rnic-{name}"))
-            .spawn(move || run(adapter, &own_bell, &inbox))
-            .map_err(|source| AdapterError::Thread { name: name.clone(), source })?;
+            .spawn(move || run(adapter, watch, &inbox, busy_poll))
+            .map_err(thread_failed)?;
         Ok(Self { name, socket, ethernet_socket, requests: Some(requests), bell, thread: Some(thread) })
     }
 
@@ -162,14 +169,35 @@ impl Drop for AdapterHandle {
     }
 }
 
-fn run(mut adapter: Adapter, bell: &Bell, inbox: &Receiver<Request>) {
+fn run(mut adapter: Adapter, mut watch: Watch, inbox: &Receiver<Request>, busy_poll: Duration) {
+    let busy_poll_ns = busy_poll.as_nanos() as u64;
     let mut state = StepState::default();
-    loop {
-        if !serve_requests(&mut adapter, inbox) {
+    let mut idle_since_ns = None;
+    let mut unslept_steps = 0;
+    while serve_requests(&mut adapter, inbox) {
+        let more = adapter.step(&mut state);
+        let now_ns = adapter.function.now_ns();
+        let spins = !more && now_ns - *idle_since_ns.get_or_insert(now_ns) < busy_poll_ns;
+        unslept_steps += 1;
+        let looked = if more || spins {
+            if more {
+                idle_since_ns = None;
+            } else {
+                // Whoever it waits for may need this processor.
+                std::thread::yield_now();
+            }
+            if unslept_steps < LOOK_STEPS {
+                continue;
+            }
+            look(&mut adapter, &mut watch, Some(Duration::ZERO))
+        } else {
+            idle_since_ns = None;
+            sleep(&mut adapter, &mut watch)
+        };
+        unslept_steps = 0;
+        if let Err(error) = looked {
+            log::error!("adapter {}: it ends, because its thread cannot sleep: {error}", adapter.name);
             break;
-        }
-        if !adapter.step(&mut state) {
-            sleep(&mut adapter, bell);
         }
     }
     adapter.client.shutdown(&mut adapter.function);
@@ -189,57 +217,44 @@ fn serve_requests(adapter: &mut Adapter, inbox: &Receiver<Request>) -> bool {
 }
 
 /// Sleeps until a client, another port, another thread or a deadline has something for this adapter.
-fn sleep(adapter: &mut Adapter, bell: &Bell) {
+fn sleep(adapter: &mut Adapter, watch: &mut Watch) -> std::io::Result<()> {
     let can_receive = adapter.function.engine.can_receive();
     if adapter.port.has_turned() && can_receive {
-        return;
+        return Ok(());
     }
     // Frames that the engine cannot take now must not keep the thread awake: host memory's answer wakes it.
     if can_receive && !adapter.port.switch.before_sleep() {
-        return;
+        return Ok(());
     }
-    let deadline = [
-        adapter.function.next_deadline_ns(),
-        adapter.ethernet.pci.sharing.deadline_ns(),
-        adapter.port.switch.next_release_ns(),
-    ];
-    let now_ns = adapter.function.tick();
-    let timeout =
-        deadline.into_iter().flatten().min().map(|deadline| Duration::from_nanos(deadline.saturating_sub(now_ns)));
-    let negotiation = adapter.client.negotiates_until().into_iter().chain(adapter.ethernet_client.negotiates_until());
-    let negotiation = negotiation.map(|until| until.saturating_duration_since(Instant::now())).min();
-    let timeout = [timeout, negotiation]
-        .into_iter()
-        .flatten()
-        .min()
-        .map(|timeout| Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() });
-    let clients = [&adapter.client, &adapter.ethernet_client];
-    let mut fds = vec![PollFd::new(bell, PollFlags::IN)];
-    fds.extend(clients.map(|client| PollFd::from_borrowed_fd(client.listener(), PollFlags::IN)));
-    fds.extend(
-        clients.iter().filter_map(|client| client.client()).map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)),
-    );
-    // Nothing is told from what a poll that failed, for a signal, has left in the list.
-    let is_ready = poll(&mut fds, timeout.as_ref()).is_ok();
-    let ready: Vec<bool> = fds.iter().map(|fd| is_ready && !fd.revents().is_empty()).collect();
-    drop(fds);
-    if ready[0] {
-        bell.quiet();
-    }
-    note_ready(adapter, &ready[1..]);
+    let timeout = longest_sleep(adapter);
+    look(adapter, watch, timeout)
 }
 
-/// Passes on what a sleep ended with: both listeners, then the clients that there are.
-fn note_ready(adapter: &mut Adapter, ready: &[bool]) {
-    let mut ready = ready.iter().copied();
-    let mut next = || ready.next().unwrap_or(false);
-    let listeners = [next(), next()];
-    for (client, calls) in [&mut adapter.client, &mut adapter.ethernet_client].into_iter().zip(listeners) {
-        if client.is_attached() && next() {
-            client.note_ready();
+/// Waits so long for clients or a ring of the bell, and notes what there is.
+fn look(adapter: &mut Adapter, watch: &mut Watch, timeout: Option<Duration>) -> std::io::Result<()> {
+    let clients = [&mut adapter.client, &mut adapter.ethernet_client];
+    let seen = watch.wait([&*clients[0], &*clients[1]], timeout)?;
+    for (client, (calls, ready)) in clients.into_iter().zip(seen.calls.into_iter().zip(seen.ready)) {
+        if client.is_attached() {
+            client.note_slept(ready);
         }
         if calls {
             client.accept();
         }
     }
+    Ok(())
+}
+
+/// Until the first moment at which time alone gives the adapter something to do.
+fn longest_sleep(adapter: &mut Adapter) -> Option<Duration> {
+    let deadline = [
+        adapter.function.next_deadline_ns(),
+        adapter.ethernet.pci.sharing.deadline_ns(),
+        adapter.port.switch.next_release_ns(),
+    ];
+    let deadline = deadline.into_iter().flatten().min();
+    let deadline = deadline.map(|deadline| Duration::from_nanos(deadline.saturating_sub(adapter.function.tick())));
+    let negotiation = adapter.client.negotiates_until().into_iter().chain(adapter.ethernet_client.negotiates_until());
+    let negotiation = negotiation.map(|until| until.saturating_duration_since(Instant::now())).min();
+    [deadline, negotiation].into_iter().flatten().min()
 }

@@ -9,6 +9,7 @@ mod engine_thread;
 mod packets;
 mod port;
 mod step;
+mod watch;
 
 pub use engine_thread::{AdapterError, AdapterHandle, AdapterOptions};
 pub use packets::{Packet, PacketDirection, PacketReading, PacketTrace, TransportHeaders};

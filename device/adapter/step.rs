@@ -34,6 +34,9 @@ impl Adapter {
     }
 
     fn serve_client(&mut self) -> bool {
+        if self.client.may_be_left_out() {
+            return false;
+        }
         let more = self.client.serve(&mut self.function, REQUESTS);
         if self.function.take_revoked() {
             self.client.revoke_dma();

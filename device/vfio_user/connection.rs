@@ -73,6 +73,8 @@ pub struct Connection {
     dma_awaits_socket: bool,
     /// Sending failed outside a callback; the next call reports it.
     send_failed: Option<Errno>,
+    /// The last read of the socket left nothing in it.
+    silent: bool,
     connected: Instant,
 }
 
@@ -88,6 +90,7 @@ impl Connection {
             closed: None,
             dma_awaits_socket: false,
             send_failed: None,
+            silent: false,
             connected: Instant::now(),
         })
     }
@@ -102,10 +105,14 @@ impl Connection {
         self.still_open(backend)?;
         let mut served = 0;
         self.serve_whole_messages(backend, budget, &mut served)?;
+        self.silent = false;
         if served < budget && !self.session.output.is_beyond_bound() {
             match receive(self.stream.as_fd(), &mut self.input, &mut self.passed) {
-                Ok(Received::Bytes(_)) => self.serve_whole_messages(backend, budget, &mut served)?,
-                Ok(Received::NothingNow) => {}
+                Ok(Received::Bytes { all }) => {
+                    self.silent = all;
+                    self.serve_whole_messages(backend, budget, &mut served)?;
+                }
+                Ok(Received::NothingNow) => self.silent = true,
                 Ok(Received::EndOfStream) => {
                     let whole = self.input.is_empty();
                     let reason = if whole { CloseReason::ByClient } else { CloseReason::InMessage };
@@ -151,9 +158,15 @@ impl Connection {
         self.closed.is_none() && !self.session.output.is_beyond_bound()
     }
 
-    /// A whole message waits in memory and may be served, so [`Self::on_readable`] is due without any readiness.
+    /// A whole message waits in memory and may be served, or a failure waits to be told: [`Self::on_readable`] is due
+    /// without any readiness.
     pub fn has_work(&self) -> bool {
-        self.wants_read() && self.has_whole_message()
+        self.wants_read() && (self.has_whole_message() || self.send_failed.is_some())
+    }
+
+    /// The last call of [`Self::on_readable`] found, or left, the socket empty. It may have something again by now.
+    pub fn is_silent(&self) -> bool {
+        self.silent
     }
 
     /// Asks the client for guest memory; the answer comes as `dma_answered(id, ..)`.

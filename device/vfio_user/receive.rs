@@ -11,7 +11,10 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 /// What one read brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    Bytes(usize),
+    Bytes {
+        /// Fewer than there was room for, and nothing that cuts a read short: the socket holds no more.
+        all: bool,
+    },
     NothingNow,
     EndOfStream,
 }
@@ -21,6 +24,7 @@ pub fn receive(socket: BorrowedFd<'_>, input: &mut InputBuffer, passed: &mut Pas
     let read_from = input.stream_end();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_MESSAGE_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
+    let room_bytes = input.room().len();
     let message = loop {
         let mut room = [IoSliceMut::new(input.room())];
         // Descriptors must not leak into a child that another thread starts meanwhile.
@@ -42,8 +46,10 @@ pub fn receive(socket: BorrowedFd<'_>, input: &mut InputBuffer, passed: &mut Pas
             arrived.extend(fds);
         }
     }
-    if truncated || !arrived.is_empty() {
+    let with_fds = truncated || !arrived.is_empty();
+    if with_fds {
         passed.assign(input, read_from, arrived, truncated);
     }
-    Ok(Received::Bytes(message.bytes))
+    // Descriptors end a read, so that something may stand behind them.
+    Ok(Received::Bytes { all: message.bytes < room_bytes && !with_fds })
 }

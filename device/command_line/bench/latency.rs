@@ -2,12 +2,10 @@
 
 use super::Failure;
 use super::options::Plan;
-use super::pair::Pair;
-use super::report::LedgerTotals;
+use super::pair::{Pair, Spent};
 use super::station::LIMIT;
 use rnic_abi::WorkOpcode;
 use rnic_shim::verbs::{DoorbellForm, Payload, Remote, SendRequest, WorkCompletion};
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 const LENGTH: u32 = 8;
@@ -21,23 +19,23 @@ pub struct Measured {
     pub messages: u32,
     /// Nanoseconds of each message, a list a run.
     pub runs: Vec<Vec<u64>>,
-    /// Of the last run, by adapter.
-    pub ledger: BTreeMap<&'static str, LedgerTotals>,
+    /// Of the last run.
+    pub spent: Spent,
 }
 
 pub fn measure(pair: &mut Pair, plan: &Plan, by_event: bool) -> Result<Measured, Failure> {
     for _ in 0..WARMING {
         one(pair, by_event)?;
     }
-    let (mut runs, mut ledger) = (Vec::new(), BTreeMap::new());
+    let (mut runs, mut spent) = (Vec::new(), Spent::default());
     for _ in 0..plan.runs {
         let sent = pair.prepare(LENGTH as usize)?;
-        let before = pair.ledgers()?;
+        let before = pair.read()?;
         runs.push((0..plan.latency_messages).map(|_| one(pair, by_event)).collect::<Result<_, _>>()?);
         pair.verify(&sent, "WRITE of 8 bytes")?;
-        ledger = pair.crossed(&before)?;
+        spent = pair.since(&before)?;
     }
-    Ok(Measured { by_event, length_bytes: LENGTH, messages: plan.latency_messages, runs, ledger })
+    Ok(Measured { by_event, length_bytes: LENGTH, messages: plan.latency_messages, runs, spent })
 }
 
 fn one(pair: &mut Pair, by_event: bool) -> Result<u64, Failure> {

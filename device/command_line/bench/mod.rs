@@ -2,13 +2,14 @@
 //! its own; and in the same run the peers that set the limits: memcpy, CRC, a round trip over a Unix socket.
 //!
 //! In path order: [`options`] what is asked for, [`limits`] the peers, [`station`] a driver, [`pair`] both and the
-//! adapters between them, [`throughput`] and [`latency`] what is measured, [`report`] what is told.
+//! adapters between them, [`throughput`], [`latency`] and [`scale`] what is measured, [`report`] what is told.
 
 mod latency;
 mod limits;
 mod options;
 mod pair;
 mod report;
+mod scale;
 mod station;
 mod throughput;
 
@@ -16,9 +17,10 @@ pub use options::BenchOptions;
 
 use crate::exit::Exit;
 use crate::output;
-use options::{Icrc, Part};
+use options::{Icrc, Part, Plan};
 use pair::Pair;
 use report::Report;
+use std::time::Duration;
 
 /// Why a benchmark has no result.
 #[derive(Debug)]
@@ -60,7 +62,7 @@ fn measure(options: &BenchOptions) -> Result<Report, Failure> {
         Icrc::Always => &[Icrc::Always],
     };
     for icrc in icrcs {
-        let mut pair = Pair::start(&plan, *icrc == Icrc::Always)?;
+        let mut pair = Pair::start(&plan, *icrc == Icrc::Always, Duration::ZERO)?;
         // Beside the usual mode, the other one is shown where it costs most.
         let beside = *icrc == Icrc::Always && options.icrc == Icrc::Both;
         let lengths = if beside { &plan.lengths[plan.lengths.len() - 1..] } else { &plan.lengths[..] };
@@ -72,18 +74,35 @@ fn measure(options: &BenchOptions) -> Result<Report, Failure> {
                 }
             }
         }
-        if beside {
-            continue;
-        }
-        if options.has(Part::Rate) {
-            report.message_rate = Some(throughput::message_rate(&mut pair, &plan)?.into());
-        }
-        if options.has(Part::Latency) {
-            for by_event in [false, true] {
-                let measured = latency::measure(&mut pair, &plan, by_event)?;
-                report.latency.push(report::Latency::new(measured, report.limits.as_ref()));
-            }
+        if !beside {
+            report.usual = measure_hops(options, &plan, &mut pair, report.limits.as_ref())?;
         }
     }
+    if let Some(busy_poll) = plan.busy_poll {
+        let mut pair = Pair::start(&plan, options.icrc == Icrc::Always, busy_poll)?;
+        let hops = measure_hops(options, &plan, &mut pair, report.limits.as_ref())?;
+        report.busy_poll = Some(report::BusyPoll::new(busy_poll, hops));
+    }
+    if options.has(Part::Scale) {
+        report.scale = Some(report::Scale::new(scale::measure(&plan)?));
+    }
     Ok(report)
+}
+
+fn measure_hops(
+    options: &BenchOptions,
+    plan: &Plan,
+    pair: &mut Pair,
+    limits: Option<&report::Limits>,
+) -> Result<report::Hops, Failure> {
+    let mut hops = report::Hops::default();
+    if options.has(Part::Rate) {
+        hops.message_rate = Some(throughput::message_rate(pair, plan)?.into());
+    }
+    if options.has(Part::Latency) {
+        for by_event in [false, true] {
+            hops.latency.push(report::Latency::new(latency::measure(pair, plan, by_event)?, limits));
+        }
+    }
+    Ok(hops)
 }

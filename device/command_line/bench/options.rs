@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use rnic_abi::WorkOpcode;
+use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
@@ -11,6 +12,8 @@ pub enum Part {
     Rate,
     /// From post to completion of an 8-byte WRITE, polled and by event.
     Latency,
+    /// The cost of a WRITE among 10,000 queue pairs and 100,000 regions, and among 10 and 10.
+    Scale,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -65,6 +68,9 @@ pub struct BenchOptions {
     /// When the packets' checksum is computed.
     #[arg(long, value_enum, default_value_t = Icrc::Both)]
     pub icrc: Icrc,
+    /// Measure rate and latency also with adapters' threads that look for work so many microseconds before they sleep.
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    busy_poll: Option<u32>,
     /// A tenth of the work, to see that it works.
     #[arg(long)]
     quick: bool,
@@ -94,6 +100,11 @@ pub struct Plan {
     /// Messages of a run of the message rate, and of a latency.
     pub rate_messages: u32,
     pub latency_messages: u32,
+    pub scale_messages: u32,
+    /// What the work is divided by.
+    pub part: u32,
+    /// Beside the usual way.
+    pub busy_poll: Option<Duration>,
 }
 
 impl BenchOptions {
@@ -119,6 +130,9 @@ impl BenchOptions {
             run_messages: 50_000 / part as u32,
             rate_messages: 200_000 / part as u32,
             latency_messages: 5_000 / part as u32,
+            scale_messages: 50_000 / part as u32,
+            part: part as u32,
+            busy_poll: self.busy_poll.map(|time| Duration::from_micros(time.into())),
         }
     }
 }

@@ -3,11 +3,17 @@
 use super::Failure;
 use super::options::Plan;
 use super::report::LedgerTotals;
-use super::station::Station;
+use super::scale::Size;
+use super::station::{Address, Station};
 use rnic_device::server::{Server, adapter_options};
 use rnic_pcie::ledger::Ledger;
 use rnic_switch::SwitchConfig;
+use rustix::time::{ClockId, Timespec};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The requester's, then the responder's.
+pub const ADAPTERS: [&str; 2] = ["A", "B"];
 
 pub struct Pair {
     pub requester: Station,
@@ -19,17 +25,45 @@ pub struct Pair {
 }
 
 impl Pair {
-    pub fn start(plan: &Plan, always_seal: bool) -> Result<Self, Failure> {
+    pub fn start(plan: &Plan, always_seal: bool, busy_poll: Duration) -> Result<Self, Failure> {
+        Self::between(plan, always_seal, busy_poll, None)
+    }
+
+    /// With so many queue pairs, each connected to one of the other side, and regions; and caches that hold them all.
+    pub fn of_size(plan: &Plan, size: Size) -> Result<Self, Failure> {
+        let mut pair = Self::between(plan, false, Duration::ZERO, Some(size))?;
+        pair.requester.grow(size)?;
+        pair.responder.grow(size)?;
+        let (requester, responder) = (&mut pair.requester, &mut pair.responder);
+        for at in 0..requester.queue_pairs.len() {
+            let (own, peer) = (requester.queue_pairs[at], responder.queue_pairs[at]);
+            let [of_own, of_peer] = [(&requester.address, own), (&responder.address, peer)]
+                .map(|(address, qpn)| Address { qpn: qpn.0, ..*address });
+            responder.connect_queue_pair(peer, &of_own, plan.mtu)?;
+            requester.connect_queue_pair(own, &of_peer, plan.mtu)?;
+        }
+        Ok(pair)
+    }
+
+    fn between(plan: &Plan, always_seal: bool, busy_poll: Duration, size: Option<Size>) -> Result<Self, Failure> {
         let folder = tempfile::Builder::new().prefix("rnic-bench-").tempdir()?;
-        let adapters = ["A", "B"].map(|name| {
+        let adapters = ADAPTERS.map(|name| {
             let mut options = adapter_options(name, folder.path());
             options.always_seal = always_seal;
+            options.busy_poll = busy_poll;
+            if let Some(size) = size {
+                let engine = &mut options.engine;
+                // One of each more: what a station has anyway.
+                engine.qp_cache_entries = size.queue_pairs as usize + 1;
+                engine.rd_atomic_cache_entries = size.queue_pairs as usize + 1;
+                engine.key_cache_entries = size.regions as usize + 1;
+            }
             options
         });
         let server = Server::start(adapters.into(), SwitchConfig::default())?;
-        let [a, b] = [("A", [10, 0, 0, 1]), ("B", [10, 0, 0, 2])].map(|(name, ip)| {
-            let socket = server.adapter(name).map(|adapter| adapter.socket().clone()).unwrap_or_default();
-            Station::open(&socket, ip)
+        let [a, b] = [1, 2].map(|number| {
+            let socket = server.adapter(ADAPTERS[number - 1]).map(|adapter| adapter.socket().clone());
+            Station::open(&socket.unwrap_or_default(), [10, 0, 0, number as u8], size)
         });
         let (mut requester, mut responder) = (a?, b?);
         responder.connect(&requester.address, plan.mtu)?;
@@ -63,21 +97,53 @@ impl Pair {
         }
     }
 
-    fn ledger(&self, name: &str) -> Result<Ledger, Failure> {
-        let adapter = self.server.adapter(name).ok_or_else(|| Failure::Environment(format!("no adapter {name}")))?;
-        Ok(adapter.call(|adapter| adapter.function.link.ledger().snapshot())?)
+    /// What both adapters have counted and used until now, each read by its own thread.
+    pub fn read(&self) -> Result<[Reading; 2], Failure> {
+        let of = |name: &str| {
+            let adapter =
+                self.server.adapter(name).ok_or_else(|| Failure::Environment(format!("no adapter {name}")))?;
+            Ok::<_, Failure>(adapter.call(|adapter| Reading {
+                ledger: adapter.function.link.ledger().snapshot(),
+                processor: rustix::time::clock_gettime(ClockId::ThreadCPUTime),
+            })?)
+        };
+        Ok([of(ADAPTERS[0])?, of(ADAPTERS[1])?])
     }
 
-    pub fn ledgers(&self) -> Result<[Ledger; 2], Failure> {
-        Ok([self.ledger("A")?, self.ledger("B")?])
+    /// What came since.
+    pub fn since(&self, before: &[Reading; 2]) -> Result<Spent, Failure> {
+        let now = self.read()?;
+        let each = ADAPTERS.into_iter().zip(now.iter().zip(before));
+        let ledger = each.map(|(name, (now, before))| (name, totals(&now.ledger.since(&before.ledger)))).collect();
+        let processor_ns = [0, 1].map(|at| nanoseconds(&now[at].processor) - nanoseconds(&before[at].processor));
+        Ok(Spent { ledger, processor_ns })
     }
+}
 
-    /// What crossed since, by adapter and class.
-    pub fn crossed(&self, before: &[Ledger; 2]) -> Result<BTreeMap<&'static str, LedgerTotals>, Failure> {
-        let now = self.ledgers()?;
-        let names = ["A", "B"].into_iter();
-        Ok(names.zip(now.iter().zip(before)).map(|(name, (now, before))| (name, totals(&now.since(before)))).collect())
+/// An adapter at one moment.
+pub struct Reading {
+    ledger: Ledger,
+    /// Of its thread.
+    processor: Timespec,
+}
+
+/// What a run has cost the adapters.
+#[derive(Clone, Debug, Default)]
+pub struct Spent {
+    pub ledger: BTreeMap<&'static str, LedgerTotals>,
+    /// Processor time of each adapter's thread.
+    pub processor_ns: [i64; 2],
+}
+
+impl Spent {
+    /// Crossings of a class at an adapter.
+    pub fn crossings(&self, adapter: &str, class: &str) -> u64 {
+        self.ledger.get(adapter).and_then(|totals| totals.get(class)).map_or(0, |[crossings, _]| *crossings)
     }
+}
+
+fn nanoseconds(time: &Timespec) -> i64 {
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
 fn totals(ledger: &Ledger) -> LedgerTotals {

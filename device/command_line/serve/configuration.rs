@@ -11,6 +11,7 @@ use rnic_pcie::LinkSettings;
 use rnic_switch::{Displacement, ForwardConfig, Impairment, Marking, RateLimit, Reorder, SwitchConfig};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A whole server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,6 +60,9 @@ pub struct AdapterSettings {
     /// A warning stops the device, so that no broken rule passes unseen.
     #[serde(default)]
     pub strict: bool,
+    /// How long the adapter's thread looks for work before it sleeps.
+    #[serde(default = "defaults::busy_poll_us")]
+    pub busy_poll_us: Microseconds,
     /// What the GID table holds before the driver writes it.
     #[serde(default)]
     pub gids: Vec<Address>,
@@ -174,6 +178,10 @@ mod defaults {
         DoorbellPages(EngineConfig::default().doorbell_pages)
     }
 
+    pub const fn busy_poll_us() -> Microseconds {
+        Microseconds(0)
+    }
+
     pub const fn reorder_timeout_us() -> Microseconds {
         Microseconds(1000)
     }
@@ -254,6 +262,7 @@ impl AdapterSettings {
             vectors: defaults::vectors(),
             doorbell_pages: defaults::doorbell_pages(),
             strict: false,
+            busy_poll_us: defaults::busy_poll_us(),
             gids: Vec::new(),
             link: LinkForm::default(),
             caches: CacheSettings::default(),
@@ -286,6 +295,7 @@ impl AdapterSettings {
             },
             link: LinkSettings { generation: self.link.generation.0, width: self.link.width.0, ..usual.link },
             impairment: self.receive.impairment(),
+            busy_poll: Duration::from_micros(self.busy_poll_us.0.into()),
             ..usual
         }
     }

@@ -98,6 +98,9 @@ pub struct ServeOptions {
     /// A warning stops the device, so that no broken rule passes unseen.
     #[arg(long, help_heading = "Adapters")]
     pub strict: bool,
+    /// How long the adapter's thread looks for work before it sleeps: quicker answers for a processor's time [default: 0].
+    #[arg(long, value_name = "[NAME=]US", help_heading = "Adapters")]
+    pub busy_poll: Vec<For<Microseconds>>,
     /// Probability that a frame to the adapter is lost.
     #[arg(long, value_name = "[NAME=]P", help_heading = "Switch")]
     pub loss: Vec<For<Share>>,
@@ -158,6 +161,7 @@ impl ServeOptions {
         set(adapters, "translation-cache", &self.translation_cache, |adapter, entries| {
             adapter.caches.translation = entries;
         })?;
+        set(adapters, "busy-poll", &self.busy_poll, |adapter, time| adapter.busy_poll_us = time)?;
         adapters.iter_mut().for_each(|adapter| adapter.strict |= self.strict);
         self.apply_to_switch(adapters)
     }

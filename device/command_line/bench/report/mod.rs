@@ -1,15 +1,20 @@
-//! What was measured, as JSON (schema `rnic.bench/1`) and as text.
+//! What was measured, as JSON (schema `rnic.bench/1`) and as [`text`].
+
+mod text;
 
 use super::options::{Icrc, Plan};
-use super::{Failure, latency, throughput};
+use super::pair::{ADAPTERS, Spent};
+use super::{Failure, latency, scale, throughput};
 use rnic_abi::WorkOpcode;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::time::Duration;
 
 /// Crossings and bytes by class.
 pub type LedgerTotals = BTreeMap<&'static str, [u64; 2]>;
 type Ledgers = BTreeMap<&'static str, LedgerTotals>;
+/// Processor time of each adapter's thread for one message.
+type ProcessorTimes = BTreeMap<&'static str, f64>;
 
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -21,8 +26,25 @@ pub struct Report {
     data_verified: bool,
     pub limits: Option<Limits>,
     pub throughput: Vec<Throughput>,
+    #[serde(flatten)]
+    pub usual: Hops,
+    /// The same with threads that look for work before they sleep.
+    pub busy_poll: Option<BusyPoll>,
+    pub scale: Option<Scale>,
+}
+
+/// What depends on how soon a thread notices what another has done.
+#[derive(Debug, Default, Serialize)]
+pub struct Hops {
     pub message_rate: Option<MessageRate>,
     pub latency: Vec<Latency>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct BusyPoll {
+    busy_poll_us: u64,
+    #[serde(flatten)]
+    hops: Hops,
 }
 
 /// What the machine does without a device.
@@ -58,6 +80,7 @@ pub struct MessageRate {
     batch: u32,
     messages_per_second: f64,
     runs_messages_per_second: Vec<f64>,
+    processor_ns_per_message: ProcessorTimes,
     ledger: Ledgers,
 }
 
@@ -70,6 +93,29 @@ pub struct Latency {
     p50_ns: u64,
     p99_ns: u64,
     of_socket_round_trip: Option<f64>,
+    ledger: Ledgers,
+}
+
+/// The cost of an operation by the number of objects.
+#[derive(Debug, Serialize)]
+pub struct Scale {
+    length_bytes: u32,
+    messages: u32,
+    few: OfSize,
+    many: OfSize,
+    /// Of the medians.
+    many_to_few: f64,
+    /// The same of the processor time of both adapters together.
+    processor_many_to_few: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct OfSize {
+    queue_pairs: u32,
+    regions: u32,
+    ns_per_message: f64,
+    runs_ns_per_message: Vec<f64>,
+    processor_ns_per_message: ProcessorTimes,
     ledger: Ledgers,
 }
 
@@ -92,7 +138,7 @@ pub fn percentile(values: &mut [u64], percent: usize) -> u64 {
 }
 
 impl Throughput {
-    pub fn new(measured: throughput::Measured, icrc: Icrc, limits: Option<&Limits>) -> Self {
+    pub fn new(mut measured: throughput::Measured, icrc: Icrc, limits: Option<&Limits>) -> Self {
         let bytes = f64::from(measured.length_bytes) * f64::from(measured.messages);
         let runs: Vec<_> = measured.times.iter().map(|time| bytes / time.as_secs_f64()).collect();
         let bytes_per_second = median(&runs);
@@ -106,13 +152,13 @@ impl Throughput {
             bytes_per_second,
             runs_bytes_per_second: runs,
             of_memcpy: limits.map(|limits| bytes_per_second / limits.memcpy_bytes_per_second),
-            ledger: measured.ledger,
+            ledger: measured.spent.pop().unwrap_or_default().ledger,
         }
     }
 }
 
 impl From<throughput::Measured> for MessageRate {
-    fn from(measured: throughput::Measured) -> Self {
+    fn from(mut measured: throughput::Measured) -> Self {
         let runs: Vec<_> =
             measured.times.iter().map(|time| f64::from(measured.messages) / time.as_secs_f64()).collect();
         Self {
@@ -123,9 +169,19 @@ impl From<throughput::Measured> for MessageRate {
             batch: measured.batch,
             messages_per_second: median(&runs),
             runs_messages_per_second: runs,
-            ledger: measured.ledger,
+            processor_ns_per_message: processor_times(measured.spent.iter(), measured.messages),
+            ledger: measured.spent.pop().unwrap_or_default().ledger,
         }
     }
+}
+
+/// The medians of the runs, by adapter.
+fn processor_times<'a>(runs: impl Iterator<Item = &'a Spent> + Clone, messages: u32) -> ProcessorTimes {
+    let of = |at: usize| {
+        let each: Vec<_> = runs.clone().map(|run| run.processor_ns[at] as f64 / f64::from(messages)).collect();
+        median(&each)
+    };
+    ADAPTERS.into_iter().zip([of(0), of(1)]).collect()
 }
 
 impl Latency {
@@ -142,8 +198,41 @@ impl Latency {
             p50_ns,
             p99_ns,
             of_socket_round_trip: limits.map(|limits| p50_ns as f64 / limits.socket_round_trip_p50_ns as f64),
-            ledger: measured.ledger,
+            ledger: measured.spent.ledger,
         }
+    }
+}
+
+impl Scale {
+    pub fn new(measured: scale::Measured) -> Self {
+        let messages = measured.messages;
+        let [few, many] = measured.sizes.map(|(size, mut runs)| {
+            let each = |time: &Duration| time.as_nanos() as f64 / f64::from(messages);
+            let times: Vec<_> = runs.iter().map(|(time, _)| each(time)).collect();
+            OfSize {
+                queue_pairs: size.queue_pairs,
+                regions: size.regions,
+                ns_per_message: median(&times),
+                runs_ns_per_message: times,
+                processor_ns_per_message: processor_times(runs.iter().map(|(_, spent)| spent), messages),
+                ledger: runs.pop().unwrap_or_default().1.ledger,
+            }
+        });
+        let processor = |size: &OfSize| size.processor_ns_per_message.values().sum::<f64>();
+        Self {
+            length_bytes: measured.length_bytes,
+            messages,
+            many_to_few: many.ns_per_message / few.ns_per_message,
+            processor_many_to_few: processor(&many) / processor(&few),
+            few,
+            many,
+        }
+    }
+}
+
+impl BusyPoll {
+    pub fn new(time: Duration, hops: Hops) -> Self {
+        Self { busy_poll_us: time.as_micros() as u64, hops }
     }
 }
 
@@ -157,82 +246,15 @@ impl Report {
             data_verified: true,
             limits: None,
             throughput: Vec::new(),
-            message_rate: None,
-            latency: Vec::new(),
+            usual: Hops::default(),
+            busy_poll: None,
+            scale: None,
         }
     }
 
     pub fn json(&self) -> Result<String, Failure> {
         Ok(serde_json::to_string(self)? + "\n")
     }
-
-    pub fn text(&self) -> String {
-        let mut text = format!("medians of {} runs, path MTU {}, data verified\n", self.runs, self.mtu);
-        if let Some(limits) = &self.limits {
-            let _ = writeln!(
-                text,
-                "\nthis machine: memcpy {}, CRC {}, Unix socket round trip {} (p99 {})",
-                rate(limits.memcpy_bytes_per_second),
-                rate(limits.crc_bytes_per_second),
-                time(limits.socket_round_trip_p50_ns),
-                time(limits.socket_round_trip_p99_ns)
-            );
-        }
-        if !self.throughput.is_empty() {
-            text += "\nthroughput\n    operation    bytes  ICRC        rate            of memcpy  crossings A and B of one run\n";
-        }
-        for row in &self.throughput {
-            let _ = writeln!(
-                text,
-                "    {:<9} {:>8}  {:<8}  {:>14}  {:>9}  {}",
-                row.operation,
-                row.length_bytes,
-                row.icrc,
-                rate(row.bytes_per_second),
-                row.of_memcpy.map_or(String::new(), |ratio| format!("{ratio:.2}")),
-                crossings(&row.ledger)
-            );
-        }
-        if let Some(row) = &self.message_rate {
-            let _ = writeln!(
-                text,
-                "\nmessage rate: {} of {} bytes, depth {}, {} a doorbell: {:.3} M/s; crossings {}",
-                row.operation,
-                row.length_bytes,
-                row.depth,
-                row.batch,
-                row.messages_per_second / 1e6,
-                crossings(&row.ledger)
-            );
-        }
-        if !self.latency.is_empty() {
-            text +=
-                "\npost to completion, WRITE of 8 bytes\n    completion       p50       p99  of a socket round trip\n";
-        }
-        for row in &self.latency {
-            let ratio = row.of_socket_round_trip.map_or(String::new(), |ratio| format!("{ratio:.2}"));
-            let (p50, p99) = (time(row.p50_ns), time(row.p99_ns));
-            let _ = writeln!(text, "    {:<10} {p50:>9} {p99:>9}  {ratio:>22}", row.completion);
-        }
-        text
-    }
-}
-
-fn rate(bytes_per_second: f64) -> String {
-    match bytes_per_second {
-        fast if fast >= 1e9 => format!("{:.2} GB/s", fast / 1e9),
-        slow => format!("{:.2} MB/s", slow / 1e6),
-    }
-}
-
-fn time(ns: u64) -> String {
-    format!("{:.1} us", ns as f64 / 1e3)
-}
-
-/// The totals of both adapters: crossings, and what most of them are.
-fn crossings(ledger: &Ledgers) -> String {
-    let of = |totals: &LedgerTotals| totals.values().map(|[crossings, _]| crossings).sum::<u64>();
-    ledger.values().map(|totals| of(totals).to_string()).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
