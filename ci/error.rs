@@ -40,7 +40,7 @@ pub enum Error {
     Start { program: String, source: std::io::Error },
     #[error("{program} ended with {status}: {detail}")]
     Program { program: String, status: String, detail: String },
-    #[error("time limit of {limit:?} passed while {step}{detail}")]
+    #[error("time limit of {:.1} s passed while {step}{detail}", limit.as_secs_f64())]
     Timeout { step: String, limit: Duration, detail: String },
     #[error("QEMU refused {command}: {class}: {description}")]
     Qmp { command: String, class: String, description: String },

@@ -34,7 +34,7 @@ impl HeldFolder {
     fn create_in(parent: &Path, prefix: &str) -> Result<HeldFolder> {
         debug_assert!(prefix.starts_with(PREFIX));
         sweep(parent);
-        let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(parent).map_err(file("creation in", parent))?;
+        let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(parent).map_err(file("use", parent))?;
         // Locked before it has the name that a sweep looks for.
         let unnamed = folder.path().join(".new");
         let lock = File::create(&unnamed).map_err(file("creation", &unnamed))?;

@@ -8,8 +8,9 @@
 mod tests;
 
 use crate::guest_region::{GuestFiles, GuestRegion, RegionError};
+use crate::lost_memory::lost_so_far;
 use crate::planted::planted;
-use crate::{DmaFault, DmaRange, guest_copy};
+use crate::{DmaFault, DmaRange, Iova, guest_copy};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -244,6 +245,7 @@ impl DmaWindow {
         // In a map of the whole address space the distance to its end has no successor.
         let in_map = length_bytes.min((map.last - iova).saturating_add(1));
         match &map.backing {
+            Backing::Mapped { region, .. } if region.is_lost() => Err(DmaFault::UnsupportedRequest),
             Backing::Mapped { region, offset } => {
                 region.slice(offset + (iova - map.start), in_map).map(Piece::Mapped).ok_or(DmaFault::UnsupportedRequest)
             }
@@ -286,6 +288,7 @@ impl DmaWindow {
     /// Reads mapped memory. The bytes of a stretch reached by message are left alone and are a fault.
     #[inline]
     pub(crate) fn read_mapped(&self, iova: u64, into: &mut [u8]) -> Result<(), DmaFault> {
+        let lost_before = lost_so_far();
         let mut done = 0;
         while done < into.len() {
             let at = iova.checked_add(done as u64).ok_or(DmaFault::UnsupportedRequest)?;
@@ -298,12 +301,22 @@ impl DmaWindow {
                 Piece::Message { .. } => return Err(DmaFault::UnsupportedRequest),
             }
         }
-        Ok(())
+        self.still_there(lost_before, iova, into.len(), Access::Read)
+    }
+
+    /// Memory that was lost under the copy gives a fault, like memory that was lost before.
+    #[inline]
+    fn still_there(&self, lost_before: u32, iova: u64, length: usize, access: Access) -> Result<(), DmaFault> {
+        if lost_so_far() == lost_before {
+            return Ok(());
+        }
+        self.reach(DmaRange { iova: Iova(iova), length_bytes: length as u32 }, access).map(drop)
     }
 
     /// Writes mapped memory, in ascending order.
     #[inline]
     pub(crate) fn write_mapped(&self, iova: u64, from: &[u8]) -> Result<(), DmaFault> {
+        let lost_before = lost_so_far();
         let mut done = 0;
         while done < from.len() {
             let at = iova.checked_add(done as u64).ok_or(DmaFault::UnsupportedRequest)?;
@@ -316,6 +329,6 @@ impl DmaWindow {
                 Piece::Message { .. } => return Err(DmaFault::UnsupportedRequest),
             }
         }
-        Ok(())
+        self.still_there(lost_before, iova, from.len(), Access::Write)
     }
 }

@@ -5,13 +5,15 @@
 //! has grown is mapped anew.
 //!
 //! Hazard: where a file is made shorter later, touching the part that is gone raises SIGBUS. A memfd sealed against
-//! shrinking (QEMU's default for `memory-backend-memfd`) cannot be; for other files the client is trusted with the
-//! life of its own device, and [`GuestRegion::shrink_sealed`] tells which is which.
+//! shrinking (QEMU's default for `memory-backend-memfd`) cannot be; other files are watched ([`crate::lost_memory`]), and
+//! one that loses a part is refused as a whole until it is mapped anew.
 
+use crate::lost_memory::Watch;
 use rustix::fs::{OFlags, SealFlags, fcntl_get_seals, fcntl_getfl};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use vm_memory::mmap::{MmapRegion, MmapRegionBuilder};
 use vm_memory::{FileOffset, VolatileMemory, VolatileSlice};
 
@@ -36,6 +38,8 @@ pub enum RegionError {
     BeyondEnd { offset: u64, length_bytes: u64, size_bytes: u64 },
     #[error("{MAX_FILES} files are mapped already")]
     TooManyFiles,
+    #[error("the file is not sealed against shrinking (F_SEAL_SHRINK), and no more files can be watched")]
+    Unwatched,
     #[error("mapping {size_bytes:#x} bytes: {source}")]
     Mmap { size_bytes: u64, source: vm_memory::mmap::MmapRegionError },
 }
@@ -43,9 +47,12 @@ pub enum RegionError {
 /// Guest RAM mapped into this process.
 #[derive(Debug)]
 pub struct GuestRegion {
+    /// Of a file that can be made shorter. Before the memory: it is dropped first.
+    watch: Option<Watch>,
     memory: MmapRegion<()>,
     writable: bool,
-    shrink_sealed: bool,
+    /// That it is lost has been logged.
+    told: AtomicBool,
 }
 
 impl GuestRegion {
@@ -64,17 +71,25 @@ impl GuestRegion {
                 .build()
         };
         if read_write && let Ok(memory) = map(PROT_READ | PROT_WRITE) {
-            return Ok(Self { memory, writable: true, shrink_sealed });
+            return Self::watched(memory, true, shrink_sealed);
         }
         let memory = map(PROT_READ).map_err(|source| RegionError::Mmap { size_bytes, source })?;
-        Ok(Self { memory, writable: false, shrink_sealed })
+        Self::watched(memory, false, shrink_sealed)
+    }
+
+    fn watched(memory: MmapRegion<()>, writable: bool, shrink_sealed: bool) -> Result<Self, RegionError> {
+        let watch = match shrink_sealed {
+            true => None,
+            false => Some(Watch::new(memory.as_ptr(), memory.size()).ok_or(RegionError::Unwatched)?),
+        };
+        Ok(Self { watch, memory, writable, told: AtomicBool::new(false) })
     }
 
     /// Memory of no file, for hosts inside this process.
     pub fn anonymous(size_bytes: usize) -> Result<Self, RegionError> {
         let memory = MmapRegion::new(size_bytes)
             .map_err(|source| RegionError::Mmap { size_bytes: size_bytes as u64, source })?;
-        Ok(Self { memory, writable: true, shrink_sealed: true })
+        Self::watched(memory, true, true)
     }
 
     pub fn size_bytes(&self) -> u64 {
@@ -87,7 +102,23 @@ impl GuestRegion {
 
     /// The file cannot be made shorter, so no access can raise SIGBUS.
     pub fn shrink_sealed(&self) -> bool {
-        self.shrink_sealed
+        self.watch.is_none()
+    }
+
+    /// The file was made shorter, and an access has met that.
+    #[inline]
+    pub fn is_lost(&self) -> bool {
+        self.watch.as_ref().is_some_and(Watch::is_lost) && self.tell_lost()
+    }
+
+    #[cold]
+    fn tell_lost(&self) -> bool {
+        if !self.told.swap(true, Ordering::Relaxed) {
+            log::warn!(
+                "the client has made a file of guest RAM shorter while it is mapped: DMA there is refused until it is mapped anew"
+            );
+        }
+        true
     }
 
     /// A part of the memory, or `None` where it does not lie inside.
@@ -127,11 +158,12 @@ impl GuestFiles {
         let known = self.files.iter().position(|(known, _)| *known == identity);
         if let Some((_, region)) = known.and_then(|index| self.files.get(index))
             && region.size_bytes() >= end
+            && !region.is_lost()
         {
             return Ok(Arc::clone(region));
         }
         let region = Arc::new(GuestRegion::from_file(file)?);
-        if !region.shrink_sealed {
+        if !region.shrink_sealed() {
             log::info!("guest RAM in a file of {size_bytes:#x} bytes that is not sealed against shrinking");
         }
         if let Some(index) = known {
@@ -207,6 +239,28 @@ mod tests {
         let read_only = File::open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file))).unwrap();
         let region = GuestRegion::from_file(read_only).unwrap();
         assert!(region.shrink_sealed() && !region.writable());
+    }
+
+    #[test]
+    fn a_file_that_was_made_shorter_is_refused_until_it_is_mapped_anew() {
+        let mut files = GuestFiles::default();
+        let (file, other) = (memfd(0x4000), memfd(0x4000));
+        let region = files.share(file.try_clone().unwrap(), 0, 0x4000).unwrap();
+        let unharmed = files.share(other, 0, 0x4000).unwrap();
+        let before = crate::lost_memory::lost_so_far();
+        ftruncate(&file, 0x1000).unwrap();
+        // What is left can be used; the first touch of what is gone loses all of it.
+        region.slice(0, 1).unwrap().write_at(7);
+        assert!(!region.is_lost());
+        region.slice(0x3000, 1).unwrap().write_at(7);
+        assert!(region.is_lost() && crate::lost_memory::lost_so_far() != before);
+        assert_eq!(region.slice(0x2000, 1).unwrap().read_at(), 0);
+        unharmed.slice(0x3000, 1).unwrap().write_at(9);
+        assert!(!unharmed.is_lost() && unharmed.slice(0x3000, 1).unwrap().read_at() == 9);
+        ftruncate(&file, 0x4000).unwrap();
+        let anew = files.share(file, 0, 0x4000).unwrap();
+        assert!(!Arc::ptr_eq(&anew, &region) && !anew.is_lost());
+        assert_eq!(anew.slice(0, 1).unwrap().read_at(), 7, "the file's, and not the empty memory's");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod guest_copy;
 pub mod guest_region;
 pub mod ledger;
 pub mod link;
+mod lost_memory;
 pub mod msix;
 pub mod outbound;
 mod planted;

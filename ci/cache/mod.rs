@@ -16,6 +16,7 @@ pub mod inventory;
 
 use std::env;
 use std::fs::{self, File};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -43,7 +44,8 @@ impl Cache {
             Some(folder) => folder.clone(),
             None => default_folder(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME")),
         };
-        fs::create_dir_all(&folder).map_err(file("creation", &folder))?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(file("creation", &folder))?;
+        only_ours(&folder)?;
         // Absolute, because programs are started from it with other working folders.
         let folder = folder.canonicalize().map_err(file("look-up", &folder))?;
         Ok(Cache { folder })
@@ -145,6 +147,18 @@ pub struct CacheLock {
     _file: File,
 }
 
+/// Programs are run from the cache: nobody else may put any there.
+fn only_ours(folder: &Path) -> Result<()> {
+    let data = fs::metadata(folder).map_err(file("look-up", folder))?;
+    let in_temporary = folder.starts_with(env::temp_dir());
+    let of_another = in_temporary && data.uid() != rustix::process::getuid().as_raw();
+    if of_another || data.mode() & 0o002 != 0 {
+        let what = "others can write there, and programs are run from it";
+        return Err(file("use as a cache", folder)(std::io::Error::new(std::io::ErrorKind::PermissionDenied, what)));
+    }
+    Ok(())
+}
+
 fn default_folder(cache_home: Option<std::ffi::OsString>, home: Option<std::ffi::OsString>) -> PathBuf {
     // The XDG rules ignore a relative path.
     if let Some(folder) = cache_home.map(PathBuf::from).filter(|folder| folder.is_absolute()) {
@@ -152,7 +166,8 @@ fn default_folder(cache_home: Option<std::ffi::OsString>, home: Option<std::ffi:
     }
     match home.map(PathBuf::from).filter(|folder| folder.is_absolute()) {
         Some(home) => home.join(".cache/rnic"),
-        None => env::temp_dir().join("rnic-cache"),
+        // The name is ours alone, and so is the folder: see `only_ours`.
+        None => env::temp_dir().join(format!("rnic-cache-{}", rustix::process::getuid().as_raw())),
     }
 }
 
@@ -216,6 +231,18 @@ mod tests {
         assert_eq!(default_folder(Some("/x".into()), Some("/h".into())), PathBuf::from("/x/rnic"));
         assert_eq!(default_folder(Some("relative".into()), Some("/h".into())), PathBuf::from("/h/.cache/rnic"));
         assert_eq!(default_folder(None, Some("/h".into())), PathBuf::from("/h/.cache/rnic"));
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_is_no_cache() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options { cache_folder: Some(folder.path().to_path_buf()), ..Options::default() };
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("set");
+        let refused = Cache::open(&options).map(|_| ()).expect_err("anybody's").to_string();
+        assert!(refused.contains("others can write there"), "{refused}");
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("set");
+        Cache::open(&options).expect("ours");
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Apt {
     /// Whether the archive answers: its release file is fetched, and dropped.
     pub fn reach(&self, archive: &str) -> Result<()> {
         let address = format!("{}/dists/{}/InRelease", archive.trim_end_matches('/'), SUITES[0]);
-        let folder = tempfile::tempdir().map_err(file("creation in", &std::env::temp_dir()))?;
+        let folder = tempfile::tempdir().map_err(file("use", &std::env::temp_dir()))?;
         let release = folder.path().join("InRelease");
         let mut command =
             self.program("/usr/lib/apt/apt-helper", &["-o", "Acquire::Retries=0", "download-file", &address]);

@@ -38,6 +38,9 @@ struct Mutants {
     /// Where the build goes, which has flags of its own
     #[arg(long, default_value = "target/mutants")]
     target: PathBuf,
+    /// Mutants at a time
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
 }
 
 #[derive(Args)]
@@ -113,14 +116,13 @@ fn one(seed: u64, options: &Sim) -> Result<bool, String> {
 fn break_rules(options: &Mutants) -> Result<bool, String> {
     let workspace = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let target = std::path::absolute(&options.target).map_err(|error| error.to_string())?;
-    let results = mutants::run(workspace, &target, &options.numbers)?;
+    let results = mutants::run(workspace, &target, &options.numbers, options.threads)?;
     if options.write {
         let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/mutants.txt"));
         let table = mutants::rewritten(mutants::TABLE, &results)?;
         std::fs::write(path, table).map_err(|error| format!("writing {}: {error}", path.display()))?;
     }
-    let survivors: Vec<u32> =
-        results.iter().filter(|(_, caught)| caught.is_none()).map(|(number, _)| *number).collect();
+    let survivors = mutants::survivors(&results);
     println!("mutants {}, caught {}, survivors {survivors:?}", results.len(), results.len() - survivors.len());
     Ok(survivors.is_empty())
 }

@@ -1,18 +1,28 @@
 //! Mutants: builds in which one rule of the engine is broken, each of which some test has to catch.
 //!
 //! `planted("name")` in engine and wire marks where a rule can be broken; with `--cfg mutants` the environment says which
-//! one is. In: the table, a number a rule. Out: the test that catches it, or a survivor.
+//! one is. In: the table, a number a rule. Out: the test that catches it, or a survivor. The test that caught a mutant last
+//! is asked first and alone, so that a whole run takes minutes; only where it passes are all the others asked.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The table: number, name, items of the checklist, the test that caught it last.
 pub const TABLE: &str = include_str!("mutants.txt");
-/// A mutant that hangs a test is caught by this.
-const LIMIT: Duration = Duration::from_secs(120);
+/// A mutant that hangs a judge is caught by a limit: so many times what the judge takes with no rule broken, and a little.
+const PATIENCE: u32 = 10;
+const LEAST_LIMIT: Duration = Duration::from_secs(30);
+/// In the table, in place of who caught it.
+const SURVIVES: &str = "SURVIVES";
+/// In place of a test's name: the judge as a whole was beyond its limit.
+const ENDLESS: &str = "does not end";
+/// The same of a judge that ended without naming a test.
+const BADLY: &str = "ends badly";
 /// Searches by chance take long and are not needed here.
 const SKIPPED: [&str; 4] = ["hostile", "propert", "any_bytes", "architecture"];
 
@@ -50,7 +60,12 @@ struct Judge {
     name: String,
     program: PathBuf,
     arguments: Vec<String>,
+    limit: Duration,
 }
+
+const SIMULATION: &str = "simulation";
+/// Operations of a simulated seed: few, so that many seeds can be had.
+const OPERATIONS: [&str; 2] = ["--operations", "2000"];
 
 /// Builds engine, wire and simulation with breakable rules, in a target folder of their own.
 fn build(workspace: &Path, target: &Path) -> Result<Vec<Judge>, String> {
@@ -77,7 +92,7 @@ fn build(workspace: &Path, target: &Path) -> Result<Vec<Judge>, String> {
         judges.extend(judge(&message));
     }
     // The quick ones first, and the simulation last.
-    judges.sort_by_key(|judge| (judge.name == "simulation", judge.name.ends_with("lib"), judge.name.clone()));
+    judges.sort_by_key(|judge| (judge.name == SIMULATION, judge.name.ends_with("lib"), judge.name.clone()));
     if judges.is_empty() { Err("cargo built no test".into()) } else { Ok(judges) }
 }
 
@@ -88,22 +103,48 @@ fn judge(message: &Value) -> Option<Judge> {
     let is_test = message["profile"]["test"].as_bool()?;
     if package.contains("simulation") {
         // So few seeds do not reach every item ten times, so coverage is no judge here.
-        let arguments = ["sim", "--seeds", "30", "--operations", "2000"].map(String::from).to_vec();
-        return (kind == "bin" && !is_test).then(|| Judge { name: "simulation".into(), program, arguments });
+        let arguments = ["sim", "--seeds", "30"].into_iter().chain(OPERATIONS).map(String::from).collect();
+        let limit = Duration::MAX;
+        return (kind == "bin" && !is_test).then(|| Judge { name: SIMULATION.into(), program, arguments, limit });
     }
     let skipped = SKIPPED.iter().flat_map(|word| ["--skip".to_owned(), (*word).to_owned()]);
     let name = if kind == "lib" { format!("{target} lib") } else { target.to_owned() };
     let runs = is_test && !SKIPPED.iter().any(|word| target.contains(word));
-    runs.then(|| Judge { name, program, arguments: skipped.collect() })
+    runs.then(|| Judge { name, program, arguments: skipped.collect(), limit: Duration::MAX })
 }
 
 impl Judge {
+    /// What is left of the judge when it looks at one test, or one seed, alone: none where that is no name of such.
+    fn alone(&self, what: &str) -> Option<Vec<String>> {
+        let words = match what {
+            ENDLESS | BADLY => return None,
+            _ if self.name == SIMULATION => {
+                let seed = what.strip_prefix("seed ")?.split(' ').next()?;
+                ["sim", "--seed", seed].into_iter().chain(OPERATIONS).collect()
+            }
+            _ => vec![what, "--exact"],
+        };
+        Some(words.into_iter().map(String::from).collect())
+    }
+
+    /// With no rule broken everything passes; how long that takes gives the limit.
+    fn prove(&mut self, workspace: &Path) -> Result<(), String> {
+        let start = Instant::now();
+        match self.catches("", &self.arguments, workspace)? {
+            Some(what) => Err(format!("with no rule broken, {what} fails")),
+            None => {
+                self.limit = start.elapsed() * PATIENCE + LEAST_LIMIT;
+                Ok(())
+            }
+        }
+    }
+
     /// The first test that fails, `None` when all pass.
-    fn catches(&self, name: &str, workspace: &Path) -> Result<Option<String>, String> {
+    fn catches(&self, name: &str, arguments: &[String], workspace: &Path) -> Result<Option<String>, String> {
         let failed = |error: std::io::Error| format!("running {}: {error}", self.program.display());
         let output = tempfile::NamedTempFile::new().map_err(failed)?;
         let mut child = Command::new(&self.program)
-            .args(&self.arguments)
+            .args(arguments)
             .env("RNIC_MUTANT", name)
             .current_dir(workspace.join("engine"))
             .stdout(output.reopen().map_err(failed)?)
@@ -115,11 +156,11 @@ impl Judge {
             if let Some(status) = child.try_wait().map_err(failed)? {
                 break status;
             }
-            if start.elapsed() > LIMIT {
+            if start.elapsed() > self.limit {
                 child.kill().and_then(|()| child.wait()).map_err(failed)?;
-                return Ok(Some(format!("{}: does not end", self.name)));
+                return Ok(Some(format!("{}: {ENDLESS}", self.name)));
             }
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(2));
         };
         if status.success() {
             return Ok(None);
@@ -127,43 +168,67 @@ impl Judge {
         let text = std::fs::read_to_string(output.path()).map_err(failed)?;
         let failing = text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
         let seed = text.lines().find(|line| line.starts_with("seed ") && line.contains("after"));
-        let seed = seed.and_then(|line| line.split(" at ").next());
-        let what = failing.or(seed).unwrap_or("ends badly");
-        Ok(Some(format!("{}: {what}", self.name)))
+        let seed = seed.and_then(|line| line.split(" after ").next());
+        Ok(Some(format!("{}: {}", self.name, failing.or(seed).unwrap_or(BADLY))))
     }
 }
 
-/// Runs the mutants with these numbers, or all; gives those that nobody caught, and who caught the others.
-pub fn run(workspace: &Path, target: &Path, numbers: &[u32]) -> Result<BTreeMap<u32, Option<String>>, String> {
-    let judges = build(workspace, target)?;
-    for judge in &judges {
-        if let Some(what) = judge.catches("", workspace)? {
-            return Err(format!("with no rule broken, {what} fails"));
+/// Who notices the broken rule, asking first who noticed it last.
+fn catcher(mutant: &Mutant, judges: &[Judge], workspace: &Path) -> Result<Option<String>, String> {
+    if let Some((judge, what)) = mutant.caught_by.split_once(": ")
+        && let Some(judge) = judges.iter().find(|found| found.name == judge)
+        && let Some(arguments) = judge.alone(what)
+        && let Some(caught) = judge.catches(&mutant.name, &arguments, workspace)?
+    {
+        return Ok(Some(caught));
+    }
+    for judge in judges {
+        let caught = judge.catches(&mutant.name, &judge.arguments, workspace)?;
+        if caught.is_some() {
+            return Ok(caught);
         }
     }
-    let mut results = BTreeMap::new();
-    for mutant in read(TABLE)?.iter().filter(|mutant| numbers.is_empty() || numbers.contains(&mutant.number)) {
-        let mut caught = None;
-        for judge in &judges {
-            caught = judge.catches(&mutant.name, workspace)?;
-            if caught.is_some() {
-                break;
-            }
+    Ok(None)
+}
+
+/// Who caught each mutant, `None` for a survivor.
+pub type Results = BTreeMap<u32, Option<String>>;
+
+/// Runs the mutants with these numbers, or all, `threads` at a time.
+pub fn run(workspace: &Path, target: &Path, numbers: &[u32], threads: usize) -> Result<Results, String> {
+    let mut judges = build(workspace, target)?;
+    judges.iter_mut().try_for_each(|judge| judge.prove(workspace))?;
+    let mutants: Vec<Mutant> =
+        read(TABLE)?.into_iter().filter(|mutant| numbers.is_empty() || numbers.contains(&mutant.number)).collect();
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Results::new());
+    let worker = || -> Result<(), String> {
+        while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let caught = catcher(mutant, &judges, workspace)?;
+            println!("{:>3} | {} | {}", mutant.number, mutant.name, caught.as_deref().unwrap_or(SURVIVES));
+            results.lock().unwrap_or_else(PoisonError::into_inner).insert(mutant.number, caught);
         }
-        let verdict = caught.as_deref().unwrap_or("SURVIVES");
-        println!("{:>3} | {} | {verdict}", mutant.number, mutant.name);
-        results.insert(mutant.number, caught);
-    }
-    Ok(results)
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| "a worker panicked".to_owned())?)
+    })?;
+    Ok(results.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The numbers that nobody caught.
+pub fn survivors(results: &Results) -> Vec<u32> {
+    results.iter().filter(|(_, caught)| caught.is_none()).map(|(number, _)| *number).collect()
 }
 
 /// The table with what has been found now.
-pub fn rewritten(table: &str, results: &BTreeMap<u32, Option<String>>) -> Result<String, String> {
+pub fn rewritten(table: &str, results: &Results) -> Result<String, String> {
     let heading = table.lines().take_while(|line| line.starts_with('#')).map(|line| format!("{line}\n"));
     let mut text: String = heading.collect();
     for mut mutant in read(table)? {
-        if let Some(Some(caught)) = results.get(&mutant.number) {
-            mutant.caught_by.clone_from(caught);
+        if let Some(caught) = results.get(&mutant.number) {
+            mutant.caught_by = caught.clone().unwrap_or_else(|| SURVIVES.into());
         }
         let items: Vec<String> = mutant.items.iter().map(usize::to_string).collect();
         text += &format!("{} | {} | {} | {}\n", mutant.number, mutant.name, items.join(", "), mutant.caught_by);
@@ -211,9 +276,12 @@ mod tests {
 
     #[test]
     fn a_table_is_written_as_it_was_read() {
-        assert_eq!(rewritten(TABLE, &BTreeMap::new()).as_deref(), Ok(TABLE));
+        assert_eq!(rewritten(TABLE, &Results::new()).as_deref(), Ok(TABLE));
         assert!(read("1 | name | x | test").unwrap_err().contains("no item"));
-        let found = BTreeMap::from([(1, Some("a test".to_owned()))]);
-        assert!(rewritten(TABLE, &found).expect("a table").contains("1 | "));
+        let found = Results::from([(1, Some("story: a_test".to_owned())), (2, None)]);
+        let written = rewritten(TABLE, &found).expect("a table");
+        let read_again = read(&written).expect("a table");
+        assert_eq!((read_again[0].caught_by.as_str(), read_again[1].caught_by.as_str()), ("story: a_test", SURVIVES));
+        assert_eq!(survivors(&found), [2]);
     }
 }

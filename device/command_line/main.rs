@@ -1,12 +1,13 @@
 //! The command line of rnic.
 //!
 //! Each subcommand is a module; what they have in common stands in `sockets` (where adapters listen), `connection` (how
-//! tools reach a live server), `supervise` and `signals` (how a server lives and ends), `logging`, and `exit` (what the
+//! tools reach a live server), `supervise` and `signals` (how a server lives and ends), `capture`, `logging`, and `exit` (what the
 //! number at the end says).
 
 mod agent;
 mod bench;
 mod cache;
+mod capture;
 mod connection;
 mod demo;
 mod doctor;

@@ -90,6 +90,9 @@ fn text(options: &QemuArgsOptions) -> Result<String, (String, Exit)> {
         let slot = u8::try_from(number).ok().and_then(|number| options.slot.checked_add(number));
         let slot = slot.filter(|slot| SLOTS.contains(slot));
         let slot = slot.ok_or_else(|| (format!("there are slots 1 to {} only", SLOTS.end()), Exit::Usage))?;
+        if options.adapters[..number].contains(adapter) {
+            return Err((format!("{adapter} is named twice: an adapter is one device of one guest"), Exit::Usage));
+        }
         let adapter = sockets::find(adapter, &folder).map_err(|error| (error, Exit::Environment))?;
         devices.extend(device(&adapter.name, &adapter.functions(), slot).map_err(|error| (error, Exit::Usage))?);
     }

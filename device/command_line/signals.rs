@@ -1,6 +1,6 @@
-//! How a run ends: SIGINT and SIGTERM set a flag and wake whoever waits.
+//! How a run ends: SIGINT, SIGTERM and SIGHUP set a flag and wake whoever waits.
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,7 @@ pub struct Signals(Arc<AtomicBool>);
 impl Signals {
     pub fn watch() -> io::Result<Self> {
         let asked = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
             // The second one ends the process at once.
             signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked))?;
             signal_hook::flag::register(signal, Arc::clone(&asked))?;
@@ -41,7 +41,7 @@ impl Signals {
 pub enum Ending {
     /// SIGINT: end, if that harms nobody.
     Interrupt,
-    /// SIGTERM: end.
+    /// SIGTERM, or SIGHUP: end.
     Terminate,
 }
 
@@ -50,6 +50,8 @@ pub enum Ending {
 pub struct Endings {
     interrupts: UnixStream,
     terminations: UnixStream,
+    /// Its terminal is gone.
+    hangups: UnixStream,
     closing: Arc<AtomicBool>,
 }
 
@@ -64,18 +66,19 @@ impl Endings {
             signal_hook::low_level::pipe::register(signal, theirs)?;
             Ok(ours)
         };
-        Ok(Self { interrupts: pipe(SIGINT)?, terminations: pipe(SIGTERM)?, closing: Arc::clone(&closing) })
+        let (interrupts, terminations, hangups) = (pipe(SIGINT)?, pipe(SIGTERM)?, pipe(SIGHUP)?);
+        Ok(Self { interrupts, terminations, hangups, closing })
     }
 
     /// Readable when there is something to take.
-    pub fn fds(&self) -> [BorrowedFd<'_>; 2] {
-        [self.interrupts.as_fd(), self.terminations.as_fd()]
+    pub fn fds(&self) -> [BorrowedFd<'_>; 3] {
+        [self.interrupts.as_fd(), self.terminations.as_fd(), self.hangups.as_fd()]
     }
 
     /// The next signal; SIGTERM first.
     pub fn take(&self) -> Option<Ending> {
         let has = |mut pipe: &UnixStream| pipe.read(&mut [0]).is_ok_and(|length| length > 0);
-        if has(&self.terminations) {
+        if has(&self.terminations) || has(&self.hangups) {
             return Some(Ending::Terminate);
         }
         has(&self.interrupts).then_some(Ending::Interrupt)

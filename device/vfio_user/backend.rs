@@ -95,6 +95,6 @@ pub trait Backend {
     /// for each, also when the connection closes; not at all for one that the owner has revoked itself.
     fn dma_answered(&mut self, id: u64, answer: Result<&[u8], Errno>);
 
-    /// The client is gone: maps and eventfds are to be dropped and the device reset. Called once.
+    /// The client, which had negotiated, is gone: maps and eventfds are to be dropped and the device reset. Called once.
     fn disconnected(&mut self);
 }

@@ -320,7 +320,10 @@ impl Connection {
         let closed = Closed { reason };
         self.closed = Some(closed);
         self.session.revoke_all(backend);
-        backend.disconnected();
+        // Who has not even negotiated (somebody who looks whether we live) has changed nothing that would have to go.
+        if self.session.client.is_some() {
+            backend.disconnected();
+        }
         self.passed = PassedFds::default();
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
         closed

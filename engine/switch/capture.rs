@@ -2,13 +2,13 @@
 //!
 //! In: frames with their port, direction and time. Out: one interface block a port, in nanoseconds, and one record a
 //! frame, its ICRC computed. Off, it costs one atomic load. On, the ports take turns at a lock. A writer that fails
-//! ends the capture with one sentence in the log; the frames go on. A writer that blocks blocks the port that captures,
-//! so what cannot be waited for (a pipe with a slow reader) should answer `WouldBlock`.
+//! ends the capture with one sentence in the log; the frames go on. A writer that blocks blocks the port that captures:
+//! what cannot be waited for (a pipe with a slow reader) answers `WouldBlock` to a record, which is then missing and counted.
 
 use std::borrow::Cow;
 use std::fmt;
-use std::io::{BufWriter, Write};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::io::{ErrorKind, Write};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -73,12 +73,14 @@ pub struct Capture {
     recorder: Mutex<Option<Recorder>>,
     /// What ended the last one that failed.
     failure: Mutex<Option<String>>,
+    /// Records that the writer did not take.
+    lost: AtomicU64,
 }
 
-type Sink = BufWriter<Box<dyn Write + Send>>;
-
 struct Recorder {
-    writer: PcapNgWriter<Sink>,
+    /// One block at a time, so that none is ever written in part.
+    block: PcapNgWriter<Vec<u8>>,
+    sink: Box<dyn Write + Send>,
     options: CaptureOptions,
     /// The serial number of each port that has an interface block, in the order of the blocks.
     interfaces: Vec<u64>,
@@ -98,7 +100,8 @@ const NO_LENGTH_LIMIT: u32 = 0;
 
 impl Capture {
     pub(crate) fn new() -> Self {
-        Self { state: AtomicU8::new(CaptureState::Off as u8), recorder: Mutex::new(None), failure: Mutex::new(None) }
+        let state = AtomicU8::new(CaptureState::Off as u8);
+        Self { state, recorder: Mutex::new(None), failure: Mutex::new(None), lost: AtomicU64::new(0) }
     }
 
     /// Starts to write to a file, a pipe or the standard output.
@@ -107,8 +110,12 @@ impl Capture {
         if recorder.is_some() {
             return Err(CaptureError::Running);
         }
-        let writer = PcapNgWriter::new(BufWriter::with_capacity(1 << 16, sink)).map_err(write_error)?;
-        *recorder = Some(Recorder { writer, options, interfaces: Vec::new(), sealed: Frame::new() });
+        let block = PcapNgWriter::new(Vec::new()).map_err(write_error)?;
+        let mut started = Recorder { block, sink, options, interfaces: Vec::new(), sealed: Frame::new() };
+        // The section's header is in the block already.
+        started.write_block().map_err(write_error)?;
+        *recorder = Some(started);
+        self.lost.store(0, Ordering::Relaxed);
         self.set_state(CaptureState::Running);
         Ok(())
     }
@@ -141,6 +148,11 @@ impl Capture {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Frames of the capture that its writer did not take in time.
+    pub fn lost_frames(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
     #[inline]
     pub(crate) fn is_running(&self) -> bool {
         self.state.load(Ordering::Relaxed) == CaptureState::Running as u8
@@ -151,10 +163,13 @@ impl Capture {
         let mut guard = self.lock();
         let Some(recorder) = guard.as_mut() else { return };
         if let Err(error) = recorder.record(port, direction, frame, now_ns) {
+            if would_block(&error) {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
             let reason = reason(&error);
             log::error!("the capture ends here, its writer failed: {reason}");
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
-            recorder.discard();
             *guard = None;
             self.set_state(CaptureState::Failed);
         }
@@ -196,7 +211,16 @@ impl Recorder {
             data: Cow::Borrowed(frame.bytes()),
             options: vec![EnhancedPacketOption::Flags(direction as u32)],
         };
-        self.writer.write_pcapng_block(block).map(drop)
+        self.block.write_pcapng_block(block)?;
+        self.write_block()
+    }
+
+    /// Hands the block on as a whole.
+    fn write_block(&mut self) -> PcapResult<()> {
+        let block = self.block.get_mut();
+        let written = self.sink.write_all(block);
+        block.clear();
+        written.map_err(PcapError::IoError)
     }
 
     /// The number of the port's interface block, written when the port is first met.
@@ -209,21 +233,19 @@ impl Recorder {
             InterfaceDescriptionOption::IfTsResol(NANOSECOND_RESOLUTION),
         ];
         let block = InterfaceDescriptionBlock { linktype: DataLink::ETHERNET, snaplen: NO_LENGTH_LIMIT, options };
-        self.writer.write_pcapng_block(block)?;
+        self.block.write_pcapng_block(block)?;
+        self.write_block()?;
         self.interfaces.push(port.serial);
         Ok(self.interfaces.len() as u32 - 1)
     }
 
     fn flush(&mut self) -> Result<(), CaptureError> {
-        self.writer.get_mut().flush().map_err(|error| CaptureError::Write { reason: error.to_string() })
+        self.sink.flush().map_err(|error| CaptureError::Write { reason: error.to_string() })
     }
+}
 
-    /// Throws away what is buffered, so that dropping the recorder does not try the broken writer again.
-    fn discard(&mut self) {
-        let nowhere: Box<dyn Write + Send> = Box::new(std::io::sink());
-        let failed = std::mem::replace(self.writer.get_mut(), BufWriter::new(nowhere));
-        drop(failed.into_parts());
-    }
+fn would_block(error: &PcapError) -> bool {
+    matches!(error, PcapError::IoError(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
 fn write_error(error: PcapError) -> CaptureError {

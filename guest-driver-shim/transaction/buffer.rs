@@ -44,7 +44,12 @@ impl HostBuffer {
     pub fn region(&self, access: u32) -> RegionSpec {
         let pages = match self.layout {
             MrLayout::Contiguous => vec![self.memory.iova + GUARD_BYTES],
-            _ => self.pages.get((GUARD_BYTES / PAGE_BYTES) as usize..).unwrap_or_default().to_vec(),
+            _ => {
+                let lead = (self.address + GUARD_BYTES) % PAGE_BYTES;
+                let pages = (lead + self.message_bytes).div_ceil(PAGE_BYTES).max(1);
+                let pages = self.pages.iter().skip((GUARD_BYTES / PAGE_BYTES) as usize).take(pages as usize);
+                pages.copied().collect()
+            }
         };
         RegionSpec {
             start: self.address + GUARD_BYTES,

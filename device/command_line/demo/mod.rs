@@ -68,10 +68,9 @@ pub fn run(options: &DemoOptions) -> Exit {
     }
     match demonstrate(options) {
         Ok(report) => {
-            let right = report.matches_story && report.data_verified && report.imm_verified;
             let whole = report.hosts.iter().all(|host| host.remainder == 0);
             let refusal = report.refusal_is_whole(options.is_refused());
-            if right && whole && refusal { Exit::Success } else { Exit::Mismatch }
+            if report.is_right() && whole && refusal { Exit::Success } else { Exit::Mismatch }
         }
         Err(Failure::Environment(sentence)) => fail(&sentence, Exit::Environment),
         Err(Failure::TimeLimit(sentence)) => fail(&sentence, Exit::TimeLimit),
@@ -96,7 +95,7 @@ fn demonstrate(options: &DemoOptions) -> Result<Report, Failure> {
     let hosts = hosts::start(options, &server, lab.as_ref(), &mut steps)?;
     steps.step("bringing both sides up");
     let mut report = operation::operate(options, &server, &hosts, until, &mut steps)?;
-    let captured = options.capture.as_ref().map(|path| crate::serve::finish_capture(&server, path));
+    let captured = options.capture.as_ref().map(|path| crate::capture::finish(&server, path));
     report.nak = tap.as_ref().and_then(|tap| tap.refusal(&server));
     report.qemu = lab.as_ref().map(|lab| lab.qemu().version().to_string());
     report.accelerator = lab.as_ref().map(|lab| format!("{:?}", lab.acceleration()).to_lowercase());
@@ -115,7 +114,7 @@ fn serve(options: &DemoOptions, folder: &std::path::Path) -> Result<(Server, Opt
     let adapters = vec![adapter_options("A", folder), adapter_options("B", folder)];
     let server = Server::start(adapters, SwitchConfig::default())?;
     let tap = options.is_refused().then(Tap::default);
-    let file = options.capture.as_deref().map(crate::serve::open_sink).transpose().map_err(Failure::Environment)?;
+    let file = options.capture.as_deref().map(crate::capture::open).transpose().map_err(Failure::Environment)?;
     let sink: Option<Box<dyn Write + Send>> = match (&tap, file) {
         (Some(tap), file) => Some(Box::new(tap.beside(file))),
         (None, file) => file,

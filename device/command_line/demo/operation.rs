@@ -86,7 +86,7 @@ pub fn operate(
     let mut host_a = crossings::read(adapter_a, marks.0, "requester", qpn_a, kernel(opened_a))?;
     let mut host_b = crossings::read(adapter_b, marks.1, "responder", qpn_b, kernel(opened_b))?;
     let verified_a: Verified = a.order(&Order::Verify, until)?;
-    let verified_b: Verified = b.order(&Order::Verify, until)?;
+    let mut verified_b: Verified = b.order(&Order::Verify, until)?;
     if options.details {
         host_a.bring_up = Some(a.order(&Order::Report, until)?);
         host_b.bring_up = Some(b.order(&Order::Report, until)?);
@@ -95,6 +95,9 @@ pub fn operate(
         for (host, report) in hosts.iter().zip([&mut host_a, &mut host_b]) {
             report.aftermath = Some(host.order(&Order::Aftermath, until)?);
         }
+        // The receive that the refused request has not used up ends with the queue pair.
+        let flushed = host_b.aftermath.as_ref().and_then(|after| after.completions.first());
+        verified_b.status = verified_b.status.or_else(|| flushed.map(|completion| completion.status.clone()));
     }
     Ok(assemble(options, [host_a, host_b], &verified_a, &verified_b))
 }
@@ -119,6 +122,9 @@ fn assemble(options: &DemoOptions, hosts: [HostReport; 2], a: &Verified, b: &Ver
     }
     let delivered = !options.is_refused();
     let expected = (delivered && options.op.has_immediate()).then_some(TransactionSpec::default().immediate);
+    let intact = a.faults.is_empty() && b.faults.is_empty();
+    let digest = if options.op.fetches() { &a.data_sha256 } else { &b.data_sha256 };
+    let repeated = hosts.iter().flat_map(|host| &host.crossings).filter(|row| row.attempt > 0).count();
     Report {
         schema: "rnic.demo/1",
         operation: format!("{}{}", options.transport.prefix(), options.op.name()),
@@ -136,10 +142,12 @@ fn assemble(options: &DemoOptions, hosts: [HostReport; 2], a: &Verified, b: &Ver
         }),
         requester_status: a.status.clone().unwrap_or_else(|| "no completion asked for".to_owned()),
         responder_status: b.status.clone().unwrap_or_else(|| "no completion".to_owned()),
-        data_verified: a.faults.is_empty() && b.faults.is_empty(),
-        imm_verified: b.immediate == expected,
-        has_immediate: options.op.has_immediate(),
-        data_sha256: if options.op.fetches() { a.data_sha256.clone() } else { b.data_sha256.clone() },
+        data_verified: delivered.then_some(intact),
+        imm_verified: expected.map(|_| b.immediate == expected),
+        target_untouched: (!delivered).then_some(intact),
+        stray_immediate: expected.is_none() && b.immediate.is_some(),
+        data_sha256: delivered.then(|| digest.clone()),
+        repeated,
         nak: None,
         story: [story.requester_total(), story.responder_total()],
         matches_story,

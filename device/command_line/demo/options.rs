@@ -169,7 +169,7 @@ pub struct DemoOptions {
     pub op: Op,
     #[arg(long, value_enum, default_value = "rc")]
     pub transport: Transport,
-    /// Bytes of the message [default: 4096; of an atomic always 8].
+    /// Bytes of the message, at most 8388608 [default: 4096; of an atomic always 8].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8 << 20))]
     length: Option<u32>,
     /// Path MTU in bytes.
@@ -196,6 +196,9 @@ pub struct DemoOptions {
     #[arg(long, value_name = "FAULT")]
     pub fault: Option<Fault>,
     /// Write every frame to this file as pcapng (`-`: standard output).
+    ///
+    /// What cannot be written any more (a full disk, a reader that has gone or is too slow) changes nothing but the capture,
+    /// is told at the end, and makes the exit number 3.
     #[arg(long, value_name = "FILE")]
     pub capture: Option<PathBuf>,
     /// Print the bring-up too: regions, keys, the attributes of each queue pair transition.
@@ -248,6 +251,9 @@ impl DemoOptions {
     pub fn check(&self) -> Result<(), String> {
         if self.op.is_atomic() && self.length.is_some_and(|length| length != ATOMIC_BYTES) {
             return Err(format!("an atomic works on {ATOMIC_BYTES} bytes: leave --length out"));
+        }
+        if self.hosts == HostsKind::Model && (self.cold_boot || self.accel != Accelerator::Auto) {
+            return Err("--cold-boot and --accel are about QEMU: leave --hosts model out".to_owned());
         }
         self.check_transport()?;
         if self.inline && self.op.fetches() {

@@ -24,24 +24,26 @@ pub fn text(report: &Report) -> String {
         host_text(&mut out, host);
     }
     let _ = writeln!(out, "\nrequester: {}; responder: {}", report.requester_status, report.responder_status);
-    if report.fault.as_deref().is_none_or(|fault| fault.starts_with("drop")) {
-        let right = |yes| if yes { "right" } else { "WRONG" };
-        let immediate = match (report.has_immediate, report.imm_verified) {
-            (true, verified) => format!(", immediate {}", right(verified)),
-            (false, true) => String::new(),
-            (false, false) => ", an immediate that was NOT sent".to_owned(),
-        };
-        let digest = report.data_sha256.get(..16).unwrap_or_default();
-        let _ = writeln!(out, "data {} (sha256 {digest}…){immediate}", right(report.data_verified));
-    } else {
+    if let Some(untouched) = report.target_untouched {
         dashed_branch(&mut out, report);
-        let _ = writeln!(out, "target memory {}", if report.data_verified { "untouched" } else { "WRITTEN" });
+        let _ = writeln!(out, "target memory {}", if untouched { "untouched" } else { "WRITTEN" });
+    } else {
+        let right = |yes: Option<bool>| if yes == Some(true) { "right" } else { "WRONG" };
+        let immediate = match (report.imm_verified, report.stray_immediate) {
+            (Some(_), _) => format!(", immediate {}", right(report.imm_verified)),
+            (None, false) => String::new(),
+            (None, true) => ", an immediate that was NOT sent".to_owned(),
+        };
+        let digest = report.data_sha256.as_deref().and_then(|digest| digest.get(..16)).unwrap_or_default();
+        let _ = writeln!(out, "data {} (sha256 {digest}…){immediate}", right(report.data_verified));
     }
     let [a, b] = report.story;
     let [host_a, host_b] = &report.hosts;
     let verdict = if report.matches_story { "as the story tells" } else { "NOT as the story tells" };
-    let lossy = report.fault.as_deref().is_some_and(|fault| fault.starts_with("drop"));
-    let again = if lossy { ", and what is read again for the lost packet" } else { "" };
+    let again = match report.repeated {
+        0 => String::new(),
+        repeated => format!(", and {repeated} made again for the lost packet"),
+    };
     let _ = writeln!(out, "crossings: {} and {} ({verdict}: {a} and {b}{again})", host_a.total, host_b.total);
     out
 }

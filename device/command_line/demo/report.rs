@@ -22,22 +22,36 @@ pub struct Report {
     pub fault: Option<String>,
     pub requester_status: String,
     pub responder_status: String,
-    pub data_verified: bool,
-    pub imm_verified: bool,
+    /// Nothing of a request that was refused.
+    pub data_verified: Option<bool>,
+    /// Nothing of an operation without immediate.
+    pub imm_verified: Option<bool>,
+    /// Of a request that was refused: nothing was written anywhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_untouched: Option<bool>,
+    /// An immediate arrived that nobody had sent.
     #[serde(skip)]
-    pub has_immediate: bool,
-    pub data_sha256: String,
+    pub stray_immediate: bool,
+    pub data_sha256: Option<String>,
     /// The responder's refusal, as it was on the wire.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nak: Option<NakRow>,
     pub hosts: [HostReport; 2],
-    /// What the story says the totals are.
+    /// What the story says the totals are, without what is done again after a loss.
     pub story: [u32; 2],
+    /// Crossings of both sides that were made again, because a packet was lost.
+    pub repeated: usize,
     pub matches_story: bool,
     pub elapsed_ms: u64,
 }
 
 impl Report {
+    /// All that can be verified is right.
+    pub fn is_right(&self) -> bool {
+        let verified = [self.data_verified, self.imm_verified, self.target_untouched];
+        self.matches_story && !self.stray_immediate && verified.iter().flatten().all(|right| *right)
+    }
+
     /// What a refusal leaves behind is all there: the NAK on the wire, and both queue pairs in the error state.
     pub fn refusal_is_whole(&self, refused: bool) -> bool {
         let in_error = |host: &HostReport| host.aftermath.as_ref().is_some_and(|after| after.state == "Err");

@@ -65,11 +65,8 @@ fn meaning(code: NakCode) -> &'static str {
 
 impl Write for Beside {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let Some(file) = &mut self.file {
-            file.write_all(bytes)?;
-        }
         self.tap.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        Ok(bytes.len())
+        self.file.as_mut().map_or(Ok(bytes.len()), |file| file.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -4,17 +4,20 @@
 use super::configuration::Configuration;
 use crate::nearest::nearest;
 use serde::Deserialize;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use toml::Spanned;
 
 pub fn read(path: &Path) -> Result<Configuration, String> {
     const LARGEST_BYTES: u64 = 1 << 20;
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-    let size = std::fs::metadata(path).map_err(failed)?.len();
-    if size > LARGEST_BYTES {
-        return Err(format!("{}: {size} bytes are no configuration (at most {LARGEST_BYTES})", path.display()));
+    let mut text = String::new();
+    // A device or a pipe has no size that could be asked for.
+    let read = File::open(path).and_then(|file| file.take(LARGEST_BYTES + 1).read_to_string(&mut text));
+    if read.map_err(failed)? as u64 > LARGEST_BYTES {
+        return Err(format!("{}: more than {LARGEST_BYTES} bytes are no configuration", path.display()));
     }
-    let text = std::fs::read_to_string(path).map_err(failed)?;
     parse(&text).map_err(|mistake| format!("{}{mistake}", path.display()))
 }
 

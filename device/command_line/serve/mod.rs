@@ -4,6 +4,7 @@
 //! what to paste into a QEMU command line.
 
 mod configuration;
+mod conflicts;
 mod file;
 mod options;
 mod report;
@@ -16,8 +17,6 @@ use crate::supervise::{self, Supervision};
 use configuration::Configuration;
 pub use options::ServeOptions;
 use rnic_device::server::Server;
-use rnic_switch::{CaptureOptions, CaptureState};
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -45,6 +44,9 @@ fn start(options: &ServeOptions) -> Result<(), Failure> {
     options.apply(&mut configuration).map_err(Failure::Mistake)?;
     if configuration.adapters.is_empty() {
         return Err(Failure::Mistake("there is no adapter to serve: describe one as [[adapter]], or name one".into()));
+    }
+    if let Some(sentence) = conflicts::find(&configuration) {
+        return Err(Failure::Mistake(sentence));
     }
     configuration.folder.get_or_insert_with(sockets::default_folder);
     for adapter in &mut configuration.adapters {
@@ -74,7 +76,7 @@ fn serve(configuration: &Configuration, supervision: &Supervision) -> Result<(),
         added.map_err(|error| error.to_string())?;
     }
     if let Some(path) = &configuration.capture {
-        start_capture(&server, path)?;
+        crate::capture::start(&server, path)?;
     }
     let text = report::text(configuration, &server);
     // Standard output may carry the capture.
@@ -85,32 +87,9 @@ fn serve(configuration: &Configuration, supervision: &Supervision) -> Result<(),
     }
     supervise::run(&server, management, supervision, &endings)?;
     match &configuration.capture {
-        Some(path) => finish_capture(&server, path),
+        Some(path) => crate::capture::finish(&server, path),
         None => Ok(()),
     }
-}
-
-/// Where a capture goes: a file, a pipe, or standard output.
-pub fn open_sink(path: &Path) -> Result<Box<dyn Write + Send>, String> {
-    Ok(match path.to_str() {
-        Some("-") => Box::new(io::stdout()),
-        _ => Box::new(File::create(path).map_err(|error| format!("capture to {}: {error}", path.display()))?),
-    })
-}
-
-fn start_capture(server: &Server, path: &Path) -> Result<(), String> {
-    let started = server.switch.capture().start(open_sink(path)?, CaptureOptions::default());
-    started.map_err(|error| format!("capture to {}: {error}", path.display()))
-}
-
-/// Writes what is left of a capture; an error names the file, also one that ended the capture long ago.
-pub fn finish_capture(server: &Server, path: &Path) -> Result<(), String> {
-    let capture = server.switch.capture();
-    let incomplete = |reason: String| format!("the capture to {} is incomplete: {reason}", path.display());
-    if capture.state() == CaptureState::Failed {
-        return Err(incomplete(capture.failure().unwrap_or_else(|| "its writer failed".into())));
-    }
-    capture.flush().map_err(|error| incomplete(error.to_string()))
 }
 
 fn print(text: &str) -> Result<(), String> {

@@ -63,6 +63,9 @@ pub struct ServeOptions {
     #[arg(long)]
     pub folder: Option<PathBuf>,
     /// Write every frame on the switch to this file as pcapng (`-`: standard output).
+    ///
+    /// What cannot be written any more (a full disk, a reader that has gone or is too slow) changes nothing but the capture,
+    /// is told at the end, and makes the exit number 3.
     #[arg(long, value_name = "FILE")]
     pub capture: Option<PathBuf>,
     /// MAC address [default: local, derived from the name].

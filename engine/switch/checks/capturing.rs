@@ -159,11 +159,39 @@ fn a_full_disk_ends_the_capture_and_nothing_else() {
 }
 
 #[test]
-fn stopping_tells_of_what_could_not_be_written() {
-    let (switch, mut ports) = switch_of(2);
+fn a_sink_that_takes_nothing_is_told_at_the_start() {
+    let (switch, _ports) = switch_of(2);
     let sink = Sink { full_at: Some(10), ..Sink::default() };
-    switch.capture().start(Box::new(sink), CaptureOptions::default()).unwrap();
-    ports[0].transmit(&mut frame_of(&ethernet(mac(1), mac(2), b"")), 0);
-    let refused = switch.capture().stop().unwrap_err();
+    let refused = switch.capture().start(Box::new(sink), CaptureOptions::default()).unwrap_err();
     assert_eq!(refused.to_string(), "the capture cannot be written: no space left");
+    assert_eq!(switch.capture().state(), CaptureState::Off);
+}
+
+/// Takes every other record, as a reader that is too slow.
+struct Slow(Sink, u32);
+
+impl Write for Slow {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.1 += 1;
+        if self.1 > 4 && self.1.is_multiple_of(2) { Err(io::ErrorKind::WouldBlock.into()) } else { self.0.write(bytes) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_slow_reader_misses_is_counted_and_the_rest_is_whole() {
+    let (switch, mut ports) = switch_of(2);
+    let sink = Sink::default();
+    switch.capture().start(Box::new(Slow(sink.clone(), 0)), CaptureOptions::default()).unwrap();
+    for number in 0..100 {
+        ports[0].transmit(&mut frame_of(&ethernet(mac(1), mac(2), &[number; 60])), 0);
+        received(&mut ports[1], 0);
+    }
+    assert_eq!(switch.capture().state(), CaptureState::Running);
+    let records = read_back(&sink);
+    assert_eq!(records.len() as u64 + switch.capture().lost_frames(), 100);
+    assert!(switch.capture().lost_frames() > 40 && records.len() > 40);
 }
