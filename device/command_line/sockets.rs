@@ -1,9 +1,9 @@
 //! Where adapters listen, and how they are found.
 
 use crate::nearest::nearest;
-use std::fs::{DirBuilder, Permissions};
+use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// `$XDG_RUNTIME_DIR/rnic`, or a folder of this user in the temporary folder; only this user may enter it.
@@ -14,10 +14,17 @@ pub fn default_folder() -> PathBuf {
     }
 }
 
-/// Makes the folder if it is not there.
+/// Makes the folder if it is not there. One that is there is taken as it is, and only if nobody else can enter it: whoever
+/// reaches a socket has the device.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    std::fs::set_permissions(folder, Permissions::from_mode(0o700))
+    let data = std::fs::metadata(folder)?;
+    let own = data.uid() == rustix::process::getuid().as_raw();
+    if own && data.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    let what = if own { "others can enter it: chmod 700 it, or choose another one" } else { "it is somebody else's" };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("no folder for sockets, {what}")))
 }
 
 /// An adapter as others attach to it.

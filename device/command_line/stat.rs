@@ -78,9 +78,20 @@ fn stat(options: &StatOptions) -> Result<(), Failure> {
     let mut earlier = None;
     loop {
         let mut reports = Vec::new();
+        let mut without_marks = Vec::new();
         for name in &adapters {
-            reports.push(read(&mut connection, name, span, options.zero)?);
+            match read(&mut connection, name, span, options.zero) {
+                // Of several adapters, those that have the marks are shown.
+                Err(Failure::Usage(sentence)) if adapters.len() > 1 && matches!(span, Span::Between(..)) => {
+                    without_marks.push(sentence);
+                }
+                report => reports.push(report?),
+            }
         }
+        if reports.is_empty() && !without_marks.is_empty() {
+            return Err(Failure::Usage(without_marks.join("; ")));
+        }
+        without_marks.iter().for_each(|sentence| eprintln!("rnic stat: {sentence}"));
         let Some(period) = options.watch else { return show(options, &reports) };
         if let Some(earlier) = earlier.replace(reports.clone()) {
             let changes: Vec<_> = reports.iter().zip(&earlier).map(|(now, then)| change(now, then)).collect();

@@ -72,10 +72,12 @@ fn trace(options: &TraceOptions) -> Result<(), Failure> {
     }
     let start = Places { crossings: 1, packets: 1 };
     let mut places: BTreeMap<&str, Places> = adapters.iter().map(|name| (name.as_str(), start)).collect();
+    let mut is_first_look = true;
     loop {
         for (name, place) in &mut places {
-            *place = read(&mut connection, options, name, *place)?;
+            *place = read(&mut connection, options, name, *place, is_first_look)?;
         }
+        is_first_look = false;
         if !options.follow {
             return Ok(());
         }
@@ -83,9 +85,16 @@ fn trace(options: &TraceOptions) -> Result<(), Failure> {
     }
 }
 
-/// Prints what there is from a place on, and gives the next place.
-fn read(connection: &mut Connection, options: &TraceOptions, adapter: &str, from: Places) -> Result<Places, Failure> {
+/// Prints what there is from a place on, and gives the next place. The first look says of which adapter it is.
+fn read(
+    connection: &mut Connection,
+    options: &TraceOptions,
+    adapter: &str,
+    from: Places,
+    is_first_look: bool,
+) -> Result<Places, Failure> {
     let mut from = from;
+    let mut opens = is_first_look && !options.json;
     // What comes while this prints is for the next look, or a busy adapter would never let it end.
     let mut last = None;
     loop {
@@ -96,7 +105,7 @@ fn read(connection: &mut Connection, options: &TraceOptions, adapter: &str, from
             limit: MAX_ENTRIES,
         };
         let report: TraceReport = connection.ask(&request)?;
-        if from == (Places { crossings: 1, packets: 1 }) && !options.json {
+        if std::mem::take(&mut opens) {
             print(&opening(&report))?;
         }
         print_lost(options, adapter, &report)?;

@@ -156,8 +156,8 @@ fn completion_queue(row: &CompletionQueueRow) -> String {
     let failed = if row.failed { ", FAILED" } else { "" };
     let events = row.eqn.map_or("no event queue".to_owned(), |eqn| format!("event queue {eqn}"));
     let mut text = format!(
-        "  CQ {}: {events}, {} queue pairs, {} completions waiting{failed}\n",
-        row.cqn, row.queue_pairs, row.waiting
+        "  CQ {}: {events}, of {} work queues, {} completions waiting{failed}\n",
+        row.cqn, row.work_queues, row.waiting
     );
     match &row.context {
         None => text += "    context   in host memory alone\n",

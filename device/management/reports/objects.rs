@@ -79,7 +79,8 @@ pub struct CompletionQueueRow {
     pub cqn: u32,
     pub eqn: Option<u32>,
     pub doorbell_page: u32,
-    pub queue_pairs: u32,
+    /// Send and receive queues that complete here: two of a queue pair that has it for both.
+    pub work_queues: u32,
     pub waiting: usize,
     pub failed: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -266,7 +267,7 @@ impl From<CompletionQueueView> for CompletionQueueRow {
             cqn: view.cqn,
             eqn: view.eqn,
             doorbell_page: view.doorbell_page,
-            queue_pairs: view.queue_pairs,
+            work_queues: view.queue_pairs,
             waiting: view.waiting,
             failed: view.failed,
             context: view.context.as_ref().map(CqContextRow::from),
