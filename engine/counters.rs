@@ -83,4 +83,7 @@ counters! {
     /// Events that found no room.
     eqe_lost,
     diagnostics,
+    /// ATOMIC_WRITEs and FLUSHes of peers that were executed.
+    rx_atomic_writes,
+    rx_flushes,
 }

@@ -57,7 +57,7 @@ classes! {
     Event = "event", DeviceWrite;
     /// The read half of an atomic at the responder.
     AtomicRead = "atomic_read", DeviceRead;
-    /// The write half of an atomic at the responder.
+    /// The write half of an atomic at the responder, or the write of an ATOMIC_WRITE.
     AtomicWrite = "atomic_write", DeviceWrite;
     /// A QP, CQ or SRQ context read into its cache.
     ContextFetch = "context_fetch", DeviceRead;
@@ -83,6 +83,8 @@ classes! {
     CommandFetch = "command_fetch", DeviceRead;
     /// One command's completion.
     CommandCompletion = "command_completion", DeviceWrite;
+    /// What a FLUSH at the responder reads back: behind it everything that was written before is in host memory.
+    FlushRead = "flush_read", DeviceRead;
     /// The Ethernet function: a queue's notification.
     NetDoorbell = "net_doorbell", Host;
     /// The Ethernet function: a register written.

@@ -35,7 +35,12 @@ impl Simulation {
             _ => (0x100_0000 - self.random.between(1, 2000)) as u32,
         });
         let ends = self.connections[number].ends;
-        let access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
+        let access = ACCESS_LOCAL_WRITE
+            | ACCESS_REMOTE_WRITE
+            | ACCESS_REMOTE_READ
+            | ACCESS_REMOTE_ATOMIC
+            | ACCESS_FLUSH_GLOBAL
+            | ACCESS_FLUSH_PERSISTENT;
         for side in [0, 1] {
             let (own, peer) = (ends[side], ends[1 - side]);
             let (dest_gid, dest_mac) = (self.hosts[peer.host].gid, self.hosts[peer.host].mac);
@@ -329,6 +334,12 @@ impl Simulation {
             (Class::PayloadRead, counted.gathered, counted.gathered + held),
             (Class::PayloadWrite, counted.placed_least, counted.placed_most),
             (Class::AtomicRead, counted.atomics_least, counted.atomics_most + held),
+            (
+                Class::AtomicWrite,
+                counted.atomics_least + counted.atomic_writes_least,
+                counted.atomics_most + counted.atomic_writes_most,
+            ),
+            (Class::FlushRead, counted.flushes_least, counted.flushes_most + held),
             (Class::RecvWqeFetch, counted.receives_least, counted.receives_most + held),
         ];
         for (class, least, most) in rows {

@@ -1,7 +1,7 @@
 //! Frames as they leave an adapter and as they reach one: what the checkers see of the engine's work.
 
 use crate::check::content;
-use crate::check::packet::{ACKNOWLEDGE, Packet, step};
+use crate::check::packet::{ACKNOWLEDGE, ATOMIC_WRITE, FLUSH, Packet, step};
 use crate::check::requester::{Answer, Jump};
 use crate::check::responder::Arrival;
 use crate::connection::Doom;
@@ -237,16 +237,20 @@ impl Simulation {
         let packets = content::message_of(&flow.outstanding, packet.psn)
             .filter(|(message, _)| message.operation.is_answered())
             .map_or(1, |(message, at)| message.packets - at);
-        self.hosts[host].counted.atomics_most += u64::from(packet.atomic.is_some());
+        let counted = &mut self.hosts[host].counted;
+        counted.atomics_most += u64::from(packet.atomic.is_some());
+        counted.atomic_writes_most += u64::from(packet.opcode == ATOMIC_WRITE);
+        counted.flushes_most += u64::from(packet.opcode == FLUSH);
+        let places = !packet.payload.is_empty() && packet.opcode != ATOMIC_WRITE;
         match flow.responder.on_received(packet.psn, packets) {
             Arrival::InOrder => {
-                self.hosts[host].counted.placed_most += u64::from(!packet.payload.is_empty());
+                self.hosts[host].counted.placed_most += u64::from(places);
                 self.coverage.item(2);
             }
             Arrival::Gap => self.coverage.note("packets behind a gap", 1),
             Arrival::Duplicate => {
                 // May be executed after all, if the receiver was not ready at first.
-                self.hosts[host].counted.placed_most += u64::from(!packet.payload.is_empty());
+                self.hosts[host].counted.placed_most += u64::from(places);
                 self.coverage.items(&[5, 26]);
             }
         }

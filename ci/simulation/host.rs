@@ -70,9 +70,16 @@ pub struct Counted {
     /// Atomics that were executed at least, and that came.
     pub atomics_least: u64,
     pub atomics_most: u64,
+    pub atomic_writes_least: u64,
+    pub atomic_writes_most: u64,
+    pub flushes_least: u64,
+    pub flushes_most: u64,
     pub receives_least: u64,
     pub receives_most: u64,
 }
+
+/// What a peer may do with the bytes that a host sends.
+const READ_AND_FLUSH: u32 = ACCESS_REMOTE_READ | ACCESS_FLUSH_GLOBAL | ACCESS_FLUSH_PERSISTENT;
 
 pub fn gid_of(host: usize, ipv6: bool) -> [u8; 16] {
     let number = host as u8 + 1;
@@ -101,9 +108,9 @@ impl Host {
         device.set_gid(0, gid, mac, plan.vlan.then_some(VLAN_ID))?;
         let (pd, other_pd) = (device.allocate_pd()?, device.allocate_pd()?);
         let mut guards = Vec::new();
-        let source = region(&mut device, pd, POOL_BYTES as u64, ACCESS_REMOTE_READ, MrLayout::List, &mut guards)?;
+        let source = region(&mut device, pd, POOL_BYTES as u64, READ_AND_FLUSH, MrLayout::List, &mut guards)?;
         device.backing().copy_in(source.buffer.iova, pool(number))?;
-        let all = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ;
+        let all = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | READ_AND_FLUSH;
         let foreign = region(&mut device, other_pd, 4096, all, MrLayout::Contiguous, &mut guards)?;
         let shut = region(&mut device, pd, 4096, ACCESS_LOCAL_WRITE, MrLayout::Contiguous, &mut guards)?;
         let (queues, counted) = (Vec::new(), Counted::default());

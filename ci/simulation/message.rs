@@ -24,7 +24,7 @@ pub fn pool(host: usize) -> &'static [u8] {
 /// What an atomic does to its word, and what the program knows of it beforehand: nobody else touches that word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicWork {
-    /// Which of the flow's words.
+    /// Which of the flow's words; an ATOMIC_WRITE has nothing but that and what it leaves.
     pub word: usize,
     pub compare: u64,
     pub swap_or_add: u64,
@@ -79,8 +79,13 @@ impl Message {
         match self.operation.family {
             Family::Read => self.length,
             Family::Atomic => 8,
-            Family::Send | Family::Write => 0,
+            Family::Send | Family::Write | Family::AtomicWrite | Family::Flush => 0,
         }
+    }
+
+    /// Of a FLUSH, as its header has it: everybody finds what was written, it survives, or both.
+    pub fn placement(&self) -> u32 {
+        1 + self.immediate % 3
     }
 
     /// The host whose pool the bytes are from, of sender and receiver.

@@ -9,6 +9,8 @@ pub enum Family {
     Write,
     Read,
     Atomic,
+    AtomicWrite,
+    Flush,
 }
 
 /// One kind of work request.
@@ -28,8 +30,13 @@ impl Operation {
         self.family == Family::Send || self.immediate
     }
 
-    /// It brings something back: its request is one packet, and its answers take the PSNs.
+    /// It has an answer of its own: its request is one packet, and its answers take the PSNs.
     pub fn is_answered(&self) -> bool {
+        self.brings_data() || matches!(self.family, Family::AtomicWrite | Family::Flush)
+    }
+
+    /// Its answer has bytes.
+    pub fn brings_data(&self) -> bool {
         matches!(self.family, Family::Read | Family::Atomic)
     }
 
@@ -44,6 +51,8 @@ impl Operation {
             Family::Send => 0x00,
             Family::Write => 0x06,
             Family::Read => return 0x0c,
+            Family::Flush => return 0x1c,
+            Family::AtomicWrite => return 0x1d,
             Family::Atomic => return if self.opcode == WorkOpcode::CMP_SWAP { 0x13 } else { 0x14 },
         };
         match (first, last, self.immediate) {
@@ -125,6 +134,22 @@ pub static OPERATIONS: &[Operation] = &[
         immediate: false,
         items: &[2],
     },
+    Operation {
+        name: "ATOMIC_WRITE",
+        opcode: WorkOpcode::ATOMIC_WRITE,
+        weight: 6,
+        family: Family::AtomicWrite,
+        immediate: false,
+        items: &[2],
+    },
+    Operation {
+        name: "FLUSH",
+        opcode: WorkOpcode::FLUSH,
+        weight: 6,
+        family: Family::Flush,
+        immediate: false,
+        items: &[2],
+    },
 ];
 
 /// What must fail, and how. `statuses` are those of the message itself on a wire that loses nothing.
@@ -185,9 +210,11 @@ impl FaultKind {
     pub fn fits(self, family: Family) -> bool {
         match self {
             Self::RKey | Self::RKeyRight | Self::RKeyPd => family != Family::Send,
-            Self::RKeyBehind | Self::RKeyBefore | Self::RKeyWraps => matches!(family, Family::Write | Family::Read),
+            Self::RKeyBehind | Self::RKeyBefore | Self::RKeyWraps => {
+                matches!(family, Family::Write | Family::Read | Family::Flush)
+            }
             Self::BothKeys => family == Family::Write,
-            Self::Unaligned => family == Family::Atomic,
+            Self::Unaligned => matches!(family, Family::Atomic | Family::AtomicWrite),
             Self::LandingKey => matches!(family, Family::Read | Family::Atomic),
             // What is wrong with an element shows only where an element is used.
             Self::ReceiveSmall | Self::ReceiveKey | Self::ReceiveRange | Self::NeverReady => family == Family::Send,

@@ -2,7 +2,7 @@
 
 use crate::connection::*;
 use crate::message::{Message, pool};
-use crate::operations::{Fault, FaultKind};
+use crate::operations::{Family, Fault, FaultKind};
 use crate::run::{Checked, Simulation, explain};
 use rnic_abi::{CompletionOpcode, CompletionStatus, EventType};
 use rnic_shim::verbs::*;
@@ -151,6 +151,18 @@ impl Simulation {
         let iova = connection.flows[side].landing.buffer.iova + u64::from(message.landing);
         let counted = &mut self.hosts[sender].counted;
         counted.placed_least += u64::from(message.brought().div_ceil(connection.profile.mtu));
+        let peer = &mut self.hosts[receiver].counted;
+        match message.operation.family {
+            Family::AtomicWrite => {
+                peer.atomic_writes_least += 1;
+                return Ok(());
+            }
+            Family::Flush => {
+                peer.flushes_least += u64::from(message.length > 0);
+                return Ok(());
+            }
+            _ => {}
+        }
         let Some(work) = message.atomic else { return self.check_bytes(receiver, sender, iova, message) };
         self.hosts[receiver].counted.atomics_least += 1;
         let mut bytes = [0; 8];
@@ -304,7 +316,7 @@ impl Simulation {
         let (sender, receiver) = (connection.ends[side], connection.ends[1 - side]);
         let arena = connection.flows[side].arena.buffer.iova;
         let operation = message.operation;
-        let write = operation.family == crate::operations::Family::Write;
+        let write = operation.family == Family::Write;
         let opcode = if write { CompletionOpcode::RECV_RDMA_WITH_IMM } else { CompletionOpcode::RECV };
         let immediate = operation.immediate.then_some(message.immediate);
         let found =

@@ -133,6 +133,7 @@ impl Simulation {
         }
         let random = &mut self.random;
         let connection = &mut self.connections[number];
+        let sender = connection.ends[side].host;
         let flow = &mut connection.flows[side];
         if operation.consumes_receive()
             && let Some(size) = flow.unmatched_receives.pop_front()
@@ -147,13 +148,24 @@ impl Simulation {
                 length = 8;
                 flow.landings.take(length)?
             }
+            Family::AtomicWrite => {
+                length = 8;
+                flow.landings.take(0)?
+            }
+            Family::Flush => {
+                length = length.min(4096);
+                flow.landings.take(0)?
+            }
         };
         let fault = fault.filter(|_| length >= 2);
         let mut message = Message {
             number: flow.next_number,
             operation,
             length,
-            pieces: if operation.family == Family::Read { piece(random, length) } else { pieces(random, length) },
+            pieces: match operation.family {
+                Family::Read | Family::Flush => piece(random, length),
+                _ => pieces(random, length),
+            },
             at: 0,
             address: 0,
             rkey: 0,
@@ -163,11 +175,12 @@ impl Simulation {
                 || flow.unsignaled * 2 >= 1 << self.plan.log_cqes_per_qp,
             solicited: random.one_in(3),
             inline: length <= INLINE_BYTES
-                && !operation.is_answered()
+                && !operation.brings_data()
+                && operation.family != Family::Flush
                 && fault.is_none()
                 && random.per_million(self.plan.inlined),
             first_psn: flow.next_psn,
-            packets: length.div_ceil(mtu).max(1),
+            packets: if operation.family == Family::Flush { 1 } else { length.div_ceil(mtu).max(1) },
             landing,
             atomic: None,
             fence: random.one_in(7),
@@ -180,11 +193,11 @@ impl Simulation {
         match operation.family {
             Family::Send => {}
             Family::Write => aim(random, flow, &mut message),
-            Family::Read => {
+            Family::Read | Family::Flush => {
                 message.at = message.pieces.first().map_or(0, |(from, _)| *from);
                 aim_at(random, extent(&receiver.source.memory), &mut message);
             }
-            Family::Atomic => aim_at_word(random, flow, &mut message),
+            Family::Atomic | Family::AtomicWrite => aim_at_word(random, flow, sender, &mut message),
         }
         let wrong = match fault.map(|fault| fault.kind) {
             Some(FaultKind::RKeyRight) => Some(&receiver.shut),
@@ -262,6 +275,9 @@ impl Simulation {
                     opcode,
                     payload: match operands(message) {
                         Some(operands) => Payload::Atomic(operands, &sges[at]),
+                        None if opcode == WorkOpcode::FLUSH => {
+                            Payload::Flush { length_bytes: message.length, placement: message.placement() }
+                        }
                         None if message.inline => Payload::Inline(&inlined[at]),
                         None => Payload::Elements(&sges[at]),
                     },
@@ -311,7 +327,7 @@ impl Simulation {
         let host = &self.hosts[host];
         let source = &host.source;
         let kind = message.fault.map(|fault| fault.kind);
-        if message.operation.is_answered() {
+        if message.operation.brings_data() {
             return landing_elements(landing, message, kind == Some(FaultKind::LandingKey));
         }
         let mut elements: Vec<Sge> =
@@ -459,7 +475,7 @@ fn operands(message: &Message) -> Option<Operands> {
 }
 
 /// Which word an atomic works on, and what it finds and leaves there.
-fn aim_at_word(random: &mut Random, flow: &Flow, message: &mut Message) {
+fn aim_at_word(random: &mut Random, flow: &Flow, sender: usize, message: &mut Message) {
     // Few words: what one finds, the one before has left.
     let word = random.index(flow.word_values.len().min(8));
     let before = flow.word_values[word];
@@ -468,6 +484,10 @@ fn aim_at_word(random: &mut Random, flow: &Flow, message: &mut Message) {
     let after = match message.operation.opcode {
         WorkOpcode::CMP_SWAP if compare == before => swap_or_add,
         WorkOpcode::CMP_SWAP => before,
+        WorkOpcode::ATOMIC_WRITE => {
+            let pool = crate::message::pool(sender);
+            u64::from_le_bytes(std::array::from_fn(|at| message.byte(pool, at as u32).unwrap_or(0)))
+        }
         _ => before.wrapping_add(swap_or_add),
     };
     message.atomic = Some(AtomicWork { word, compare, swap_or_add, before, after });

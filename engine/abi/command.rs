@@ -522,6 +522,10 @@ constants! {
     ACCESS_MW_BIND: u32 = 1 << 5;
     /// Of a key: addresses count from zero, whatever `start` is.
     ACCESS_ZERO_BASED: u32 = 1 << 6;
+    /// FLUSH with FLUSH_GLOBAL.
+    ACCESS_FLUSH_GLOBAL: u32 = 1 << 7;
+    /// FLUSH with FLUSH_PERSISTENT.
+    ACCESS_FLUSH_PERSISTENT: u32 = 1 << 8;
     /// A region that REG_MR registers and LOCAL_INV or SEND_INV frees.
     KEY_FAST_REGION: u8 = 1;
     /// A type 1 memory window: bound anew at will, used through any queue pair of its domain.

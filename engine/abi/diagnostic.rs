@@ -97,8 +97,8 @@ rules! {
     WqeLength = 405, "the work request's length does not fit its contents, its slots or the producer index", "Work requests", "the segment count is in another unit";
     WqeInline = 406, "the inline data are longer than allowed", "Work requests", "MAX_INLINE_BYTES was ignored";
     MessageTooLong = 407, "the message is longer than 2^31 bytes", "Work requests", "the sum of the elements";
-    AtomicLength = 408, "the elements of an atomic are not 8 bytes together", "Work requests", "an element of another type";
-    WqeInlineRead = 409, "a READ or an atomic has no payload that could be inline", "Work requests", "a flag that was left from another request";
+    AtomicLength = 408, "the elements of an atomic or an ATOMIC_WRITE are not 8 bytes together", "Work requests", "an element of another type";
+    WqeInlineRead = 409, "the work request has no payload that could be inline", "Work requests", "a flag that was left from another request";
     ReceiveFetchFault = 410, "a receive work request could not be read from its ring", "Receive queue", "the ring is not mapped for DMA";
     ReadNotEnabled = 411, "the queue pair's max_rd_atomic is 0: it may have no READ or atomic outstanding", "Queue pair states", "max_rd_atomic was not set, or not agreed with the peer";
     ReadTooLong = 412, "the READ's responses would take 2^23 PSNs or more", "Requester", "2 GiB at a path MTU of 256";
@@ -106,6 +106,7 @@ rules! {
     DatagramAddress = 414, "the datagram's address cannot be used: GID index without entry, flow label, service level, QPN or P_Key index out of range", "Unreliable transports", "an address handle of a GID that was removed";
     SrqIndex = 415, "the index ring of a shared receive queue names a slot that it does not have", "Shared receive queues", "an index ring that was not written before the doorbell";
     SrqFetchFault = 416, "the index ring of a shared receive queue could not be read", "Shared receive queues", "the ring is not mapped for DMA";
+    FlushPlacement = 417, "the FLUSH says neither FLUSH_GLOBAL nor FLUSH_PERSISTENT", "Work requests", "a placement of zero";
     LKeyInvalid = 420, "the local key is not valid", "Memory regions", "a key that was never registered, or was deregistered";
     LKeyRange = 421, "the local range lies outside its region", "Memory regions", "address or length of an element";
     LKeyRight = 422, "the region does not grant local write", "Memory regions", "a receive buffer in a read-only region";
@@ -139,7 +140,7 @@ rules! {
     Flushed = 511, "the queue pair is in the error state", "Queue pair states", "an earlier failure of the same queue pair";
     EventRingFault = 512, "an event could not be written", "Event queue", "the ring is not mapped for DMA";
     RdAtomicLimit = 513, "the peer has more READs and atomics outstanding than max_dest_rd_atomic", "Responder", "the peer's max_rd_atomic is larger than this side's max_dest_rd_atomic";
-    AtomicAlignment = 514, "the peer's atomic is not aligned to 8 bytes", "Responder", "an address of the peer's work request";
+    AtomicAlignment = 514, "the peer's atomic or ATOMIC_WRITE is not aligned to 8 bytes", "Responder", "an address of the peer's work request";
     BadResponse = 515, "the peer's response is of another kind than the request, or out of place in its message", "Requester", "a peer with another MTU, or a broken one";
     ReadResponseLength = 516, "a READ response is longer or shorter than what is missing", "Requester", "a peer with another MTU, or a broken one";
 }

@@ -27,8 +27,8 @@ pub use event::{Eqe, EventType};
 pub use layout::{ConstantLayout, FieldLayout, StructLayout};
 pub use page_list::PageListFields;
 pub use work_request::{
-    AtomicSegment, BindSegment, ControlSegment, DataSegment, DatagramSegment, RegisterSegment, RemoteSegment,
-    WorkOpcode,
+    AtomicSegment, BindSegment, ControlSegment, DataSegment, DatagramSegment, FlushSegment, RegisterSegment,
+    RemoteSegment, WorkOpcode,
 };
 
 /// Major version: a driver refuses a device whose major it does not know.
@@ -41,7 +41,7 @@ pub const PCI_VENDOR_ID: u16 = 0x1234;
 pub const PCI_DEVICE_ID: u16 = 0x12b7;
 
 /// Every structure of the interface, in the order of the datasheet.
-pub fn structures() -> [StructLayout; 35] {
+pub fn structures() -> [StructLayout; 36] {
     [
         page_list::PageListFields::layout(),
         work_request::ControlSegment::layout(),
@@ -68,6 +68,7 @@ pub fn structures() -> [StructLayout; 35] {
         command::SrqState::layout(),
         command::CreateQp::layout(),
         command::AddressVector::layout(),
+        work_request::FlushSegment::layout(),
         work_request::DatagramSegment::layout(),
         command::QpAttributes::layout(),
         command::MulticastGroup::layout(),

@@ -70,6 +70,10 @@ constants! {
     FEATURE_UD: u64 = 1 << 7;
     /// ATTACH_MULTICAST and DETACH_MULTICAST.
     FEATURE_MULTICAST: u64 = 1 << 8;
+    /// ATOMIC_WRITE.
+    FEATURE_ATOMIC_WRITE: u64 = 1 << 9;
+    /// FLUSH.
+    FEATURE_FLUSH: u64 = 1 << 10;
     /// Shared receive queues.
     FEATURE_SRQ: u64 = 1 << 16;
     /// RESIZE_CQ.

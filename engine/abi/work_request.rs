@@ -1,7 +1,7 @@
 //! Send and receive work queue entries.
 //!
 //! A send WQE is 16-byte segments in 64-byte slots, at most `MAX_WQE_SLOTS`: a control segment, a remote segment
-//! for WRITE, READ and atomics, an atomic segment for atomics, on a datagram queue pair a datagram segment instead of
+//! for whatever names memory of the peer, an atomic segment for CMP_SWAP and FETCH_ADD, a flush segment for FLUSH, on a datagram queue pair a datagram segment instead of
 //! both, then either data segments or, with `WQE_INLINE`, the bytes themselves. A receive WQE is data segments only; its
 //! stride is given at creation, a data segment of length 0 ends it early.
 
@@ -18,8 +18,12 @@ open_code! {
         WRITE = 0x04,
         WRITE_IMM = 0x05,
         READ = 0x08,
+        /// Ends when what was written before is where it asks for.
+        FLUSH = 0x09,
         CMP_SWAP = 0x0a,
         FETCH_ADD = 0x0b,
+        /// Eight bytes that appear at once.
+        ATOMIC_WRITE = 0x0c,
         /// Without packets: takes a key of this side out of use.
         LOCAL_INV = 0x10,
         /// Without packets: gives a fast region its memory.
@@ -67,6 +71,17 @@ structure! {
         swap_or_add: U64,
         /// CMP_SWAP: what must be there. FETCH_ADD: zero.
         compare: U64,
+    }
+}
+
+structure! {
+    /// What a FLUSH makes sure of: a segment behind the remote one.
+    FlushSegment, 16 {
+        /// Bytes of the range; with FLUSH_REGION the key's memory as a whole, and zero here.
+        length_bytes: U32,
+        /// `FLUSH_*`.
+        placement: U32,
+        reserved: U64,
     }
 }
 
@@ -135,7 +150,13 @@ constants! {
     WQE_FENCE: u8 = 1 << 2;
     /// The payload follows in the WQE itself.
     WQE_INLINE: u8 = 1 << 3;
-    /// Bytes that an atomic works on, and whose old value comes back.
+    /// FLUSH: whoever reads the memory finds what was written.
+    FLUSH_GLOBAL: u32 = 1 << 0;
+    /// FLUSH: what was written survives a loss of power, where the memory does.
+    FLUSH_PERSISTENT: u32 = 1 << 1;
+    /// FLUSH: all of the key's memory.
+    FLUSH_REGION: u32 = 1 << 4;
+    /// Bytes that an atomic or an ATOMIC_WRITE works on.
     ATOMIC_BYTES: u32 = 8;
     /// What stands in front of a datagram in its receive buffer: the packet's network header.
     GRH_BYTES: u32 = 40;

@@ -2,6 +2,7 @@
 
 use super::transitions::{self, Refusal};
 use super::{Halt, halt, missing};
+use crate::context::key::FLUSH_RIGHTS;
 use crate::context::queue_pair::{QpContext, QpState, Service};
 use crate::engine::Engine;
 use crate::front_end::commands::QpChange;
@@ -93,7 +94,8 @@ impl Engine {
 
     fn values_hold(&self, change: &QpChange) -> bool {
         let given = |bit| change.mask & bit != 0;
-        let rights = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
+        let rights =
+            ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC | FLUSH_RIGHTS;
         let av = &change.av;
         (!given(ATTR_PKEY_INDEX) || change.pkey_index == 0)
             && (!given(ATTR_PORT) || change.port == 1)

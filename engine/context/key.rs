@@ -5,8 +5,8 @@ use super::page_list::PageList;
 use crate::numbers::Pdn;
 use crate::planted::planted;
 use rnic_abi::command::{
-    ACCESS_INVALIDATE, ACCESS_LOCAL_WRITE, ACCESS_MW_BIND, ACCESS_REMOTE_ATOMIC, ACCESS_REMOTE_READ,
-    ACCESS_REMOTE_WRITE, ACCESS_ZERO_BASED,
+    ACCESS_FLUSH_GLOBAL, ACCESS_FLUSH_PERSISTENT, ACCESS_INVALIDATE, ACCESS_LOCAL_WRITE, ACCESS_MW_BIND,
+    ACCESS_REMOTE_ATOMIC, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE, ACCESS_ZERO_BASED,
 };
 use rnic_abi::limits::KEY_CONTEXT_BYTES;
 
@@ -65,6 +65,8 @@ pub enum Right {
     RemoteWrite,
     RemoteRead,
     RemoteAtomic,
+    /// With all of these `ACCESS_*` bits.
+    Flush(u32),
 }
 
 /// Why a key does not allow an access.
@@ -99,6 +101,7 @@ impl KeyContext {
             Right::RemoteWrite => self.access & ACCESS_REMOTE_WRITE != 0,
             Right::RemoteRead => self.access & ACCESS_REMOTE_READ != 0,
             Right::RemoteAtomic => self.access & ACCESS_REMOTE_ATOMIC != 0,
+            Right::Flush(bits) => self.access & bits == bits || planted("flush_rights_unchecked"),
         };
         if !granted && !planted("key_rights_unchecked") {
             return Err(Refusal::Right);
@@ -216,7 +219,11 @@ const REGION_RIGHTS: u32 = ACCESS_LOCAL_WRITE
     | ACCESS_REMOTE_ATOMIC
     | ACCESS_INVALIDATE
     | ACCESS_MW_BIND
-    | ACCESS_ZERO_BASED;
+    | ACCESS_ZERO_BASED
+    | FLUSH_RIGHTS;
+
+/// Rights to make sure of what was written.
+pub const FLUSH_RIGHTS: u32 = ACCESS_FLUSH_GLOBAL | ACCESS_FLUSH_PERSISTENT;
 
 impl KeyContext {
     /// Why a region cannot be what it says.

@@ -28,6 +28,10 @@ pub enum Answered {
         psn: Psn,
         original: u64,
     },
+    /// An ATOMIC_WRITE or a FLUSH, whose answer holds nothing.
+    Placed {
+        psn: Psn,
+    },
 }
 
 /// The slots of one queue pair.
@@ -58,6 +62,11 @@ impl RdAtomicContext {
         })
     }
 
+    /// An ATOMIC_WRITE or a FLUSH had this PSN.
+    pub fn placed_at(&self, wanted: Psn) -> bool {
+        self.slots.iter().any(|slot| matches!(slot, Answered::Placed { psn } if *psn == wanted))
+    }
+
     /// What an atomic found.
     pub fn atomic_at(&self, wanted: Psn) -> Option<u64> {
         self.slots.iter().find_map(|slot| match slot {
@@ -70,6 +79,7 @@ impl RdAtomicContext {
 const NOTHING: u8 = 0;
 const READ: u8 = 1;
 const ATOMIC: u8 = 2;
+const PLACED: u8 = 3;
 
 impl Image for RdAtomicContext {
     const BYTES: usize = RD_ATOMIC_CONTEXT_BYTES as usize;
@@ -81,6 +91,7 @@ impl Image for RdAtomicContext {
                 Answered::Nothing => (NOTHING, Psn::default(), 0, 0, 0),
                 Answered::Read(read) => (READ, read.first_psn, read.address, read.rkey.0, read.length_bytes),
                 Answered::Atomic { psn, original } => (ATOMIC, psn, original, 0, 0),
+                Answered::Placed { psn } => (PLACED, psn, 0, 0, 0),
             };
             out.u8(kind);
             out.u32(psn.get());
@@ -100,6 +111,7 @@ impl Image for RdAtomicContext {
                 NOTHING => Answered::Nothing,
                 READ => Answered::Read(AnsweredRead { first_psn: psn, address: word, rkey, length_bytes }),
                 ATOMIC => Answered::Atomic { psn, original: word },
+                PLACED => Answered::Placed { psn },
                 _ => return None,
             };
         }
@@ -143,6 +155,7 @@ mod tests {
         for psn in 0..20 {
             context.remember(read(psn, 300), MAX_RD_ATOMIC);
             context.remember(Answered::Atomic { psn: Psn::new(psn), original: u64::MAX }, MAX_RD_ATOMIC);
+            context.remember(Answered::Placed { psn: Psn::new(psn) }, MAX_RD_ATOMIC);
         }
         let mut image = [0; RdAtomicContext::BYTES];
         context.to_bytes(&mut image);

@@ -13,7 +13,7 @@ use crate::numbers::{Cqn, Eqn, Qpn, Srqn};
 pub use commands::{Answer, COUNTERS_AN_ANSWER, Command, CommandError, CounterGroup};
 use rnic_abi::Diagnostic;
 pub use work::{
-    Binding, Body, Completion, CompletionKind, DatagramSource, Destination, Element, EventRecord, Operation,
+    Binding, Body, Completion, CompletionKind, DatagramSource, Destination, Element, EventRecord, Operation, Placement,
     Registration, ScatterList, SendWork, Status,
 };
 

@@ -32,6 +32,8 @@ pub enum Operation {
     Read,
     CompareSwap,
     FetchAdd,
+    AtomicWrite,
+    Flush,
     LocalInv,
     RegisterMr,
     BindMw,
@@ -62,11 +64,16 @@ impl Operation {
 
     /// It ends when its response has come, not when an acknowledgement covers it.
     pub const fn awaits_response(self) -> bool {
+        self.brings_data() || matches!(self, Self::AtomicWrite | Self::Flush)
+    }
+
+    /// Its response has something for its elements.
+    pub const fn brings_data(self) -> bool {
         matches!(self, Self::Read) || self.is_atomic()
     }
 }
 
-/// Where the payload comes from or, for what awaits a response, goes to.
+/// Where the payload comes from or, for what brings data, goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     Gather(ScatterList),
@@ -75,6 +82,18 @@ pub enum Body {
     Register(Registration),
     /// What a window shows from now on.
     Bind(Binding),
+    /// What is made sure of.
+    Flush(Placement),
+}
+
+/// How far, and what, a FLUSH flushes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    pub global: bool,
+    pub persistent: bool,
+    /// All of the key's memory; else so many bytes.
+    pub region: bool,
+    pub length_bytes: u32,
 }
 
 /// A registration by work request.

@@ -17,7 +17,7 @@ use rnic_abi::Diagnostic;
 use rnic_pcie::{Cause, Class, DmaRange, Origin, Submitted};
 use rnic_wire::Psn;
 
-const BYTES: usize = rnic_abi::work_request::ATOMIC_BYTES as usize;
+pub(super) const BYTES: usize = rnic_abi::work_request::ATOMIC_BYTES as usize;
 
 /// What is done with the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) struct AtomicLocks {
 
 impl AtomicLocks {
     /// Takes the word, unless another queue pair holds it or a part of it.
-    fn take(&mut self, qpn: Qpn, ranges: &[DmaRange]) -> bool {
+    pub(super) fn take(&mut self, qpn: Qpn, ranges: &[DmaRange]) -> bool {
         let touches = |a: &DmaRange, b: &DmaRange| {
             a.iova.0 < b.iova.0.saturating_add(b.length_bytes.into())
                 && b.iova.0 < a.iova.0.saturating_add(a.length_bytes.into())
@@ -61,7 +61,7 @@ impl AtomicLocks {
         true
     }
 
-    fn release(&mut self, qpn: Qpn) {
+    pub(super) fn release(&mut self, qpn: Qpn) {
         self.held.retain(|(holder, _)| *holder != qpn);
         self.woken.append(&mut self.waiting);
     }
@@ -93,7 +93,7 @@ impl Engine {
     ) -> Result<Result<(), Fault>, Stop> {
         let cause = Cause::Packet { qpn: qpn.0, psn: psn.get(), attempt: 0 };
         let ranges = &authorized.0.ranges;
-        let original = match self.read_word(host, qpn, ranges, cause)? {
+        let original = match self.read_word(host, qpn, ranges, Origin::new(Class::AtomicRead, cause))? {
             Some(original) => original,
             None => return Ok(Err(Fault::LocalOperation(Diagnostic::PayloadFault))),
         };
@@ -112,24 +112,32 @@ impl Engine {
         Ok(Ok(()))
     }
 
-    /// The word as it stands, with its lock held; `None` when host memory does not answer.
-    fn read_word(&mut self, host: &mut Host, qpn: Qpn, ranges: &[DmaRange], cause: Cause) -> Result<Option<u64>, Stop> {
+    /// The word, or a part of it, as it stands; `None` when host memory does not answer. An atomic's word is locked.
+    pub(super) fn read_word(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        ranges: &[DmaRange],
+        origin: Origin,
+    ) -> Result<Option<u64>, Stop> {
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return Ok(None) };
         match qp.atomic {
             AtomicRead::InFlight => return Err(Stop::Blocked),
             AtomicRead::Arrived(word) => return Ok(word),
             AtomicRead::Idle => {}
         }
-        if !self.atomic_locks.take(qpn, ranges) {
+        if origin.class == Class::AtomicRead && !self.atomic_locks.take(qpn, ranges) {
             return Err(Stop::Blocked);
         }
         self.blocks.touch(host.now_ns, Block::DmaEngine, qpn.0);
         self.blocks.touch(host.now_ns, Block::SystemIommu, qpn.0);
-        let mut bytes = [0; BYTES];
-        match host.port.read(Origin::new(Class::AtomicRead, cause), ranges, &mut bytes) {
+        let length: u32 = ranges.iter().map(|range| range.length_bytes).sum();
+        let mut word = [0; BYTES];
+        let Some(bytes) = word.get_mut(..length as usize) else { return Ok(None) };
+        match host.port.read(origin, ranges, bytes) {
             Ok(Submitted::Ready) => {
-                qp.atomic = AtomicRead::Arrived(Some(u64::from_le_bytes(bytes)));
-                Ok(Some(u64::from_le_bytes(bytes)))
+                qp.atomic = AtomicRead::Arrived(Some(u64::from_le_bytes(word)));
+                Ok(Some(u64::from_le_bytes(word)))
             }
             Ok(Submitted::Pending(tag)) => {
                 qp.atomic = AtomicRead::InFlight;
@@ -146,8 +154,10 @@ impl Engine {
     /// The word is here: the packet that waits for it runs again.
     pub(crate) fn atomic_arrived(&mut self, host: &mut Host, qpn: Qpn, bytes: Option<&[u8]>) {
         let Some(qp) = self.queue_pairs.get_mut(qpn).filter(|qp| qp.atomic == AtomicRead::InFlight) else { return };
-        let word = bytes.and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
-        qp.atomic = AtomicRead::Arrived(word);
+        let mut word = [0; BYTES];
+        let place = bytes.and_then(|bytes| Some((word.get_mut(..bytes.len())?, bytes)));
+        let whole = place.map(|(place, bytes)| place.copy_from_slice(bytes));
+        qp.atomic = AtomicRead::Arrived(whole.map(|()| u64::from_le_bytes(word)));
         self.resume_inbound(host, qpn);
     }
 

@@ -1,6 +1,6 @@
 //! Duplicates: what was executed is answered again and never executed again. A WRITE or SEND hears once more how far the
-//! responder is; a READ's range, or the rest of it, is read again; an atomic gets what it found the first time. What is
-//! wrong with a duplicate is nobody's error: it is dropped.
+//! responder is; a READ's range, or the rest of it, is read again; an atomic gets what it found the first time, an ATOMIC_WRITE
+//! or a FLUSH its empty answer. What is wrong with a duplicate is nobody's error: it is dropped.
 
 use super::key_check::Refused;
 use super::opcode_check::{Arrival, Message};
@@ -26,6 +26,7 @@ impl Engine {
         let answered = match packet.description.operation {
             Operation::ReadRequest => self.read_again(host, qpn, context, psn, &packet.headers.extension.reth)?,
             Operation::CompareSwap | Operation::FetchAdd => self.atomic_again(host, qpn, context, psn)?,
+            Operation::AtomicWrite | Operation::Flush => self.placed_again(host, qpn, context, psn)?,
             _ => {
                 if !planted("duplicate_in_silence") {
                     let behind = if planted("duplicate_acknowledges_too_much") { 0 } else { 1 };

@@ -11,7 +11,7 @@ use crate::context::queue_pair::QpContext;
 use crate::engine::Engine;
 use crate::front_end::{Element, ScatterList};
 use crate::host::Host;
-use crate::numbers::{Pdn, Qpn};
+use crate::numbers::{Key, Pdn, Qpn};
 use crate::pending::{Stop, Waiter};
 use crate::planted::planted;
 use rnic_abi::Diagnostic;
@@ -58,6 +58,20 @@ impl Engine {
                 let elements = [Element { address, length_bytes: ATOMIC_BYTES, key: rkey }];
                 self.authorize_elements(host, qpn, &elements, arrival, &accessor)
             }
+            Message::AtomicWrite { address, rkey, .. } => {
+                let accessor = self.accessor(qpn, context.pdn, Right::RemoteWrite, cause, waiter);
+                let elements = [Element { address, length_bytes: ATOMIC_BYTES, key: rkey }];
+                self.authorize_elements(host, qpn, &elements, arrival, &accessor)
+            }
+            Message::Flush { address, rkey, length_bytes, rights } => {
+                let accessor = self.accessor(qpn, context.pdn, Right::Flush(rights), cause, waiter);
+                let element = match length_bytes {
+                    Some(length_bytes) => Element { address, length_bytes, key: rkey },
+                    None => self.whole_region(host, rkey, &accessor)?,
+                };
+                let arrival = Arrival { length_bytes: element.length_bytes.min(1), ..*arrival };
+                self.authorize_elements(host, qpn, &[element], &arrival, &accessor)
+            }
             Message::Send => {
                 let (pdn, privileged) = self.receive_domain(qpn, context);
                 let accessor = self.accessor(qpn, pdn, Right::LocalWrite, cause, waiter);
@@ -65,6 +79,16 @@ impl Engine {
                 let elements = self.receive_elements(qpn, arrival)?;
                 self.authorize_elements(host, qpn, &elements, arrival, &accessor)
             }
+        }
+    }
+
+    /// The beginning of a key's memory, which stands for all of it.
+    fn whole_region(&mut self, host: &mut Host, key: Key, accessor: &Accessor) -> Checked<Element> {
+        match self.load_key(host, key, accessor.cause, accessor.waiter) {
+            Ok(region) => Ok(Element { address: region.base(), length_bytes: region.length_bytes.min(1) as u32, key }),
+            Err(Stop::Blocked) => Err(Refused::Blocked),
+            Err(Stop::Broken(diagnostic)) => Err(Refused::Fault(Fault::LocalOperation(diagnostic))),
+            Err(Stop::Refused(refusal)) => Err(Refused::Fault(Fault::RemoteAccess(self.remote_refusal(refusal)))),
         }
     }
 

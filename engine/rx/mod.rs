@@ -1,6 +1,6 @@
 //! The receive path: a packet becomes bytes in memory.
 //!
-//! `parse -> psn_check -> opcode_check -> (shared_receive, receive_wqe) -> key_check -> scatter | read_reply | atomic_reply ->
+//! `parse -> psn_check -> opcode_check -> (shared_receive, receive_wqe) -> key_check -> scatter | read_reply | atomic_reply | placement ->
 //! acknowledge`, and [`fault`]: one
 //! table from what went wrong to NAK, completion and event. In: a frame. Out: memory written, a completion, a
 //! [`crate::reliability::ResponseDue`] or a reply. What answers this side's own requests takes the other branch after
@@ -24,6 +24,7 @@ pub(crate) mod key_check;
 pub(crate) mod multicast;
 pub(crate) mod opcode_check;
 pub(crate) mod parse;
+pub(crate) mod placement;
 pub(crate) mod psn_check;
 pub(crate) mod read_reply;
 pub(crate) mod receive_wqe;

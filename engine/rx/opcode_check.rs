@@ -9,10 +9,12 @@ use crate::numbers::Key;
 use crate::planted::planted;
 use crate::rx::psn_check::InSequence;
 use rnic_abi::Diagnostic;
-use rnic_abi::command::{ACCESS_REMOTE_ATOMIC, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE};
+use rnic_abi::command::{
+    ACCESS_FLUSH_GLOBAL, ACCESS_FLUSH_PERSISTENT, ACCESS_REMOTE_ATOMIC, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE,
+};
 use rnic_abi::limits::MAX_MESSAGE_BYTES;
 use rnic_abi::work_request::ATOMIC_BYTES;
-use rnic_wire::{Headers, Operation, psn};
+use rnic_wire::{Headers, Operation, feth, psn};
 
 const INVALID: Fault = Fault::InvalidRequest(Diagnostic::InvalidRequest);
 
@@ -20,9 +22,33 @@ const INVALID: Fault = Fault::InvalidRequest(Diagnostic::InvalidRequest);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     Send,
-    Write { address: u64, rkey: Key, length_bytes: u32 },
-    Read { address: u64, rkey: Key, length_bytes: u32 },
-    Atomic { address: u64, rkey: Key, modify: Modify },
+    Write {
+        address: u64,
+        rkey: Key,
+        length_bytes: u32,
+    },
+    Read {
+        address: u64,
+        rkey: Key,
+        length_bytes: u32,
+    },
+    Atomic {
+        address: u64,
+        rkey: Key,
+        modify: Modify,
+    },
+    AtomicWrite {
+        address: u64,
+        rkey: Key,
+        bytes: [u8; ATOMIC_BYTES as usize],
+    },
+    /// `rights` are the `ACCESS_*` bits that it takes; without a length it is of all of the key's memory.
+    Flush {
+        address: u64,
+        rkey: Key,
+        length_bytes: Option<u32>,
+        rights: u32,
+    },
 }
 
 /// What a packet brings.
@@ -68,7 +94,12 @@ pub(crate) fn check(context: &QpContext, in_sequence: &InSequence<'_, '_>) -> Re
     let payload_bytes = packet.payload.len() as u32;
     let (message, offset) = message_of(context, in_sequence, info.operation, first)?;
     check_length(context, &message, offset, payload_bytes, first, last)?;
-    let length_bytes = if matches!(message, Message::Atomic { .. }) { ATOMIC_BYTES } else { payload_bytes };
+    let length_bytes = match message {
+        Message::Atomic { .. } => ATOMIC_BYTES,
+        // One byte is read back.
+        Message::Flush { length_bytes, .. } => length_bytes.unwrap_or(1).min(1),
+        _ => payload_bytes,
+    };
     let immediate =
         info.headers.contains(Headers::IMMDT).then(|| u32::from_be_bytes(packet.headers.extension.immdt.immediate));
     let invalidate = info.headers.contains(Headers::IETH).then_some(Key(packet.headers.extension.ieth.remote_key));
@@ -118,6 +149,8 @@ fn message_of(
             let (address, rkey) = (atomic.virtual_address, Key(atomic.remote_key));
             Ok((Message::Atomic { address, rkey, modify }, 0))
         }
+        (Operation::AtomicWrite, true, Inbound::None) => atomic_write(context, in_sequence),
+        (Operation::Flush, true, Inbound::None) => flush(context, in_sequence),
         (
             Operation::Write | Operation::WriteImmediate,
             false,
@@ -127,6 +160,36 @@ fn message_of(
         // responder does not do.
         _ => Err(INVALID),
     }
+}
+
+fn atomic_write(context: &QpContext, in_sequence: &InSequence<'_, '_>) -> Result<(Message, u64), Fault> {
+    allowed(context, ACCESS_REMOTE_WRITE)?;
+    let reth = &in_sequence.0.headers.extension.reth;
+    let bytes = in_sequence.0.payload.try_into().map_err(|_| INVALID)?;
+    if reth.dma_length != ATOMIC_BYTES {
+        return Err(INVALID);
+    }
+    if !reth.virtual_address.is_multiple_of(ATOMIC_BYTES.into()) && !planted("atomics_unaligned") {
+        return Err(Fault::InvalidRequest(Diagnostic::AtomicAlignment));
+    }
+    Ok((Message::AtomicWrite { address: reth.virtual_address, rkey: Key(reth.remote_key), bytes }, 0))
+}
+
+fn flush(context: &QpContext, in_sequence: &InSequence<'_, '_>) -> Result<(Message, u64), Fault> {
+    let extension = &in_sequence.0.headers.extension;
+    let (reth, asked) = (&extension.reth, extension.feth);
+    let right = |bit: u8, access: u32| if asked.placement_type & bit != 0 { access } else { 0 };
+    let rights = right(feth::GLOBAL, ACCESS_FLUSH_GLOBAL) | right(feth::PERSISTENT, ACCESS_FLUSH_PERSISTENT);
+    let known = asked.placement_type & !(feth::GLOBAL | feth::PERSISTENT) == 0 && rights != 0;
+    let length_bytes = match asked.selectivity {
+        feth::RANGE => Some(reth.dma_length),
+        feth::REGION => None,
+        _ => return Err(INVALID),
+    };
+    if !known || (context.access & rights != rights && !planted("queue_pair_rights_unchecked")) {
+        return Err(INVALID);
+    }
+    Ok((Message::Flush { address: reth.virtual_address, rkey: Key(reth.remote_key), length_bytes, rights }, 0))
 }
 
 /// The queue pair grants the right; the key is another matter.
@@ -157,6 +220,8 @@ fn check_length(
             length == 0 && *length_bytes <= MAX_MESSAGE_BYTES && context.packets_of(*length_bytes) < psn::MODULUS / 2
         }
         Message::Atomic { .. } => length == 0,
+        Message::AtomicWrite { .. } => length == ATOMIC_BYTES,
+        Message::Flush { length_bytes, .. } => length == 0 && length_bytes.unwrap_or(0) <= MAX_MESSAGE_BYTES,
         Message::Write { length_bytes, .. } if *length_bytes > MAX_MESSAGE_BYTES => {
             planted("writes_beyond_the_longest")
         }

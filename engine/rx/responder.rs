@@ -35,13 +35,15 @@ impl Engine {
         };
         match arrival.message {
             Message::Send | Message::Write { .. } => self.place(host, qpn, context, packet, &arrival)?,
-            Message::Read { .. } | Message::Atomic { .. } => self.answer(host, qpn, context, packet, &arrival)?,
+            Message::Read { .. } | Message::Atomic { .. } | Message::AtomicWrite { .. } | Message::Flush { .. } => {
+                self.answer(host, qpn, context, packet, &arrival)?;
+            }
         }
         self.note_established(host, qpn, context);
         Ok(())
     }
 
-    /// A READ or an atomic: a place to remember it in, the key, its execution.
+    /// What has an answer of its own: a place to remember it in, the key, its execution.
     fn answer(
         &mut self,
         host: &mut Host,
@@ -58,6 +60,12 @@ impl Engine {
                 (Err(Refused::Fault(fault)), _) => Err(fault),
                 (Ok(authorized), Message::Atomic { modify, .. }) => {
                     self.execute_atomic(host, qpn, context, modify, psn, &authorized, remembered)?
+                }
+                (Ok(authorized), Message::AtomicWrite { bytes, .. }) => {
+                    self.execute_atomic_write(host, qpn, context, bytes, psn, &authorized, remembered)?
+                }
+                (Ok(authorized), Message::Flush { .. }) => {
+                    self.execute_flush(host, qpn, context, psn, &authorized, remembered)?
                 }
                 (Ok(_), Message::Read { address, rkey, length_bytes }) => {
                     let read = AcceptedRead { address, rkey, length_bytes };
@@ -207,6 +215,7 @@ impl Engine {
         half.inbound = match arrival.message {
             Message::Send => Inbound::Send { received_bytes: received },
             Message::Read { .. } | Message::Atomic { .. } => Inbound::None,
+            Message::AtomicWrite { .. } | Message::Flush { .. } => Inbound::None,
             Message::Write { address, rkey, length_bytes } => {
                 Inbound::Write { address, rkey, length_bytes, received_bytes: received as u32 }
             }

@@ -122,7 +122,7 @@ impl Engine {
         let work = fetched.work.as_ref().map_err(|_| BAD)?;
         let position = packet.description.position;
         let of_read = packet.description.operation == Carried::ReadResponse;
-        if of_read != (work.operation == Operation::Read) {
+        if of_read == work.operation.is_atomic() {
             return Err(BAD);
         }
         let number = psn.distance_from(entry.first_psn);
@@ -133,12 +133,19 @@ impl Engine {
         }
         let mtu = u64::from(context.path_mtu_bytes());
         let offset = u64::from(number) * mtu;
-        let length_bytes = if of_read { (u64::from(work.length_bytes) - offset).min(mtu) as u32 } else { ATOMIC_BYTES };
+        let length_bytes = match work.operation {
+            Operation::Read => (u64::from(work.length_bytes) - offset).min(mtu) as u32,
+            Operation::AtomicWrite | Operation::Flush => 0,
+            _ => ATOMIC_BYTES,
+        };
         if of_read && packet.payload.len() != length_bytes as usize {
             return Err((Status::LocalLength, Diagnostic::ReadResponseLength));
         }
-        let Body::Gather(elements) = &work.body else { return Err(BAD) };
-        Ok(Answer { elements: elements.clone(), slot_index: fetched.slot_index, offset, length_bytes, first })
+        let elements = match &work.body {
+            Body::Gather(elements) if work.operation.brings_data() => elements.clone(),
+            _ => ScatterList::new(),
+        };
+        Ok(Answer { elements, slot_index: fetched.slot_index, offset, length_bytes, first })
     }
 
     fn authorize_response(

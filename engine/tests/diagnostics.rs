@@ -136,7 +136,9 @@ const COMMAND_RULES: &[(Diagnostic, Break)] = &[
     (Diagnostic::ModifyCurrentState, |f| {
         modify(f, QP_STATE_RTS, ATTR_CUR_STATE, |change| change.current_state = QP_STATE_SQD);
     }),
-    (Diagnostic::ModifyValue, |f| modify(f, QP_STATE_RTS, ATTR_ACCESS_FLAGS, |change| change.access = 0x80.into())),
+    (Diagnostic::ModifyValue, |f| {
+        modify(f, QP_STATE_RTS, ATTR_ACCESS_FLAGS, |change| change.access = ACCESS_INVALIDATE.into())
+    }),
     (Diagnostic::ModifyUnsupported, |f| modify(f, QP_STATE_RTS, ATTR_ALT_PATH, |_| {})),
     (Diagnostic::AccessNeedsLocalWrite, |f| {
         let region = f.a.region(0x200, VIRTUAL, 64, BUFFER, 0, ACCESS_REMOTE_WRITE);
@@ -175,6 +177,9 @@ const WORK_RULES: &[(Diagnostic, Break)] = &[
         });
     }),
     (Diagnostic::WqeInlineRead, |f| send(f, &Request { inline: Some(vec![1]), ..Request::new(WorkOpcode::READ, 0) })),
+    (Diagnostic::FlushPlacement, |f| {
+        send(f, &Request { elements: Vec::new(), flush: (8, 0), ..Request::new(WorkOpcode::FLUSH, 0) });
+    }),
     (Diagnostic::AtomicLength, |f| send(f, &Request::new(WorkOpcode::FETCH_ADD, 4))),
     (Diagnostic::ReadNotEnabled, |f| {
         *f = Fabric::with(EngineConfig::default(), &Attributes { max_rd_atomic: 0, ..Attributes::mtu(1) });

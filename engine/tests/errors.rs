@@ -183,7 +183,7 @@ fn packets_that_do_not_fit_their_message_are_invalid_requests() {
         ("a RETH above 2^31", vec![(O::RC_WRITE_FIRST, 256, (1 << 31) + 1)]),
         ("a READ in a send", vec![(O::RC_SEND_FIRST, 256, 0), (O::RC_READ_REQUEST, 0, 8)]),
         ("a READ above 2^31", vec![(O::RC_READ_REQUEST, 0, (1 << 31) + 1)]),
-        ("an operation that is not done here", vec![(O::RC_ATOMIC_WRITE, 8, 8)]),
+        ("an ATOMIC_WRITE in a send", vec![(O::RC_SEND_FIRST, 256, 0), (O::RC_ATOMIC_WRITE, 8, 8)]),
     ];
     for (what, packets) in cases {
         let mut fabric = fabric();

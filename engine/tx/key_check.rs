@@ -47,13 +47,12 @@ impl Engine {
     }
 
     fn elements_of(&self, segment: &Segment) -> Option<ScatterList> {
-        // What a READ or an atomic brings is checked when it has come.
-        if segment.awaits_response {
-            return None;
-        }
-        match &self.wqes.get(segment.wqe)?.work.as_ref().ok()?.body {
+        let work = self.wqes.get(segment.wqe)?.work.as_ref().ok()?;
+        match &work.body {
+            // What a READ or an atomic brings is checked when it has come.
+            Body::Gather(_) if work.operation.brings_data() => None,
             Body::Gather(elements) => Some(elements.clone()),
-            Body::Inline(_) | Body::Register(_) | Body::Bind(_) => None,
+            Body::Inline(_) | Body::Register(_) | Body::Bind(_) | Body::Flush(_) => None,
         }
     }
 

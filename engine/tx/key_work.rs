@@ -1,7 +1,7 @@
 //! REG_MR and BIND_MW: work requests that give a key its memory. In: the key and what it is to name. Out: the key is
 //! valid for everything behind it, or the rule that it breaks; nothing has changed then.
 
-use crate::context::key::{KeyContext, KeyKind, WindowType};
+use crate::context::key::{FLUSH_RIGHTS, KeyContext, KeyKind, WindowType};
 use crate::engine::Engine;
 use crate::front_end::{Binding, Registration};
 use crate::host::Host;
@@ -12,7 +12,7 @@ use rnic_abi::Diagnostic;
 use rnic_abi::command::*;
 use rnic_pcie::{Cause, DmaTag};
 
-const REMOTE: u32 = ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
+const REMOTE: u32 = ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC | FLUSH_RIGHTS;
 
 const fn broken<T>(diagnostic: Diagnostic) -> Result<T, Stop> {
     Err(Stop::Broken(diagnostic))
@@ -131,7 +131,9 @@ fn check_region(region: &KeyContext, new: &Binding, pdn: crate::numbers::Pdn) ->
     let granted = region.access & ACCESS_MW_BIND != 0 || planted("windows_on_any_region");
     let writes = new.access & (ACCESS_REMOTE_WRITE | ACCESS_REMOTE_ATOMIC) != 0;
     let writable = !writes || region.access & ACCESS_LOCAL_WRITE != 0 || planted("windows_write_anywhere");
-    if named && granted && writable && region.access & ACCESS_ZERO_BASED == 0 {
+    // How long memory keeps what was written is its region's matter.
+    let flushable = new.access & FLUSH_RIGHTS & !region.access == 0;
+    if named && granted && writable && flushable && region.access & ACCESS_ZERO_BASED == 0 {
         Ok(())
     } else {
         broken(Diagnostic::BindRegion)

@@ -5,7 +5,7 @@ use crate::blocks::Block;
 use crate::context::gid::GidEntry;
 use crate::context::queue_pair::{AddressVector, QpContext};
 use crate::engine::Engine;
-use crate::front_end::{Destination, Operation};
+use crate::front_end::{Body, Destination, Operation, Placement, SendWork};
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::Stop;
@@ -15,8 +15,8 @@ use crate::reliability::reply::ReplyPacket;
 use rnic_abi::Diagnostic;
 use rnic_abi::command::QKEY_PRIVILEGED;
 use rnic_wire::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, CreditCode, Deth, Extension, Frame, Gid, Ieth, ImmDt, LinkHeaders, Msn,
-    Network, Opcode, Psn, Reth, RoceHeaders, Syndrome, Vlan, emit, udp,
+    Aeth, AtomicAckEth, AtomicEth, Bth, CreditCode, Deth, Extension, Feth, Frame, Gid, Ieth, ImmDt, LinkHeaders, Msn,
+    Network, Opcode, Psn, Reth, RoceHeaders, Syndrome, Vlan, emit, feth, udp,
 };
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ impl Engine {
         let work = self.wqes.get(segment.wqe).and_then(|wqe| wqe.work.as_ref().ok());
         let work = work.ok_or(Stop::Broken(Diagnostic::WqeLength))?;
         let mut extension = Extension::default();
-        if work.operation.is_write() && segment.first {
+        if work.operation.is_write() && segment.first || work.operation == Operation::AtomicWrite {
             extension.reth =
                 Reth { virtual_address: work.remote_address, remote_key: work.rkey.0, dma_length: work.length_bytes };
         } else if work.operation == Operation::Read {
@@ -52,6 +52,9 @@ impl Engine {
                 swap_or_add: work.swap_or_add,
                 compare: work.compare,
             };
+        }
+        if let Body::Flush(placement) = &work.body {
+            (extension.feth, extension.reth) = flush(work, placement);
         }
         if work.operation.has_immediate() && segment.last {
             extension.immdt = ImmDt { immediate: work.immediate.to_be_bytes() };
@@ -172,6 +175,16 @@ fn bth(opcode: Opcode, dest_qpn: Qpn, psn: Psn) -> Bth {
 fn deth(qpn: Qpn, context: &QpContext, to: &Destination) -> Deth {
     let privileged = to.qkey & QKEY_PRIVILEGED != 0 && !planted("privileged_qkey_for_everybody");
     Deth { queue_key: if privileged { context.qkey } else { to.qkey }, source_qp: qpn.0 }
+}
+
+fn flush(work: &SendWork, placement: &Placement) -> (Feth, Reth) {
+    let feth = Feth {
+        placement_type: (u8::from(placement.global) * feth::GLOBAL)
+            | (u8::from(placement.persistent) * feth::PERSISTENT),
+        selectivity: if placement.region { feth::REGION } else { feth::RANGE },
+    };
+    let dma_length = placement.length_bytes;
+    (feth, Reth { virtual_address: work.remote_address, remote_key: work.rkey.0, dma_length })
 }
 
 fn network(source: &GidEntry, av: &AddressVector) -> Network {

@@ -30,7 +30,7 @@ pub(crate) struct Segment {
     pub fresh_message: bool,
     /// The first PSN behind it: a READ takes those of its responses.
     pub next_psn: Psn,
-    /// A READ or an atomic.
+    /// It has a response of its own: a READ, an atomic, an ATOMIC_WRITE, a FLUSH.
     pub awaits_response: bool,
     /// It has no packets.
     pub local: bool,
@@ -84,7 +84,7 @@ impl Outgoing<'_> {
         let (first, last) = (number == 0, number + 1 == packets);
         let again = psn.is_before(context.requester.fresh_psn);
         let awaits_response = work.operation.awaits_response();
-        // A request of what comes back is one packet, wherever in the answer it begins.
+        // A request that is answered is one packet; that of a READ, wherever in the answer it begins.
         let (first, last) = (first || awaits_response, last || awaits_response);
         Some(Segment {
             wqe: self.id,
@@ -95,6 +95,7 @@ impl Outgoing<'_> {
             packets,
             offset,
             length_bytes: match (awaits_response, last) {
+                (true, _) if work.operation == Operation::AtomicWrite => work.length_bytes,
                 (true, _) => 0,
                 (false, true) => (u64::from(work.length_bytes) - offset) as u32,
                 (false, false) => mtu,
@@ -142,5 +143,7 @@ fn opcode(operation: Operation, first: bool, last: bool) -> Opcode {
         (Operation::Read, ..) => Opcode::RC_READ_REQUEST,
         (Operation::CompareSwap, ..) => Opcode::RC_COMPARE_SWAP,
         (Operation::FetchAdd, ..) => Opcode::RC_FETCH_ADD,
+        (Operation::AtomicWrite, ..) => Opcode::RC_ATOMIC_WRITE,
+        (Operation::Flush, ..) => Opcode::RC_FLUSH,
     }
 }

@@ -6,6 +6,13 @@ use crate::header::Header;
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+/// Placement types: what was written can be seen by everybody, and what was written outlives a loss of power.
+pub const GLOBAL: u8 = 1 << 0;
+pub const PERSISTENT: u8 = 1 << 1;
+/// Selectivity: the range of the RETH, or all of its key's memory.
+pub const RANGE: u8 = 0;
+pub const REGION: u8 = 1;
+
 const SELECTIVITY_SHIFT: u32 = 4;
 
 #[repr(C)]

@@ -61,6 +61,8 @@
 #define RNIC_FEATURE_UC 0x40U
 #define RNIC_FEATURE_UD 0x80U
 #define RNIC_FEATURE_MULTICAST 0x100U
+#define RNIC_FEATURE_ATOMIC_WRITE 0x200U
+#define RNIC_FEATURE_FLUSH 0x400U
 #define RNIC_FEATURE_SRQ 0x10000U
 #define RNIC_FEATURE_CQ_RESIZE 0x20000U
 #define RNIC_FEATURE_CQ_MODERATION 0x40000U
@@ -90,6 +92,9 @@
 #define RNIC_WQE_SOLICITED 0x2U
 #define RNIC_WQE_FENCE 0x4U
 #define RNIC_WQE_INLINE 0x8U
+#define RNIC_FLUSH_GLOBAL 0x1U
+#define RNIC_FLUSH_PERSISTENT 0x2U
+#define RNIC_FLUSH_REGION 0x10U
 #define RNIC_ATOMIC_BYTES 0x8U
 #define RNIC_GRH_BYTES 0x28U
 #define RNIC_CQE_BYTES 0x40U
@@ -169,6 +174,8 @@
 #define RNIC_ACCESS_INVALIDATE 0x10U
 #define RNIC_ACCESS_MW_BIND 0x20U
 #define RNIC_ACCESS_ZERO_BASED 0x40U
+#define RNIC_ACCESS_FLUSH_GLOBAL 0x80U
+#define RNIC_ACCESS_FLUSH_PERSISTENT 0x100U
 #define RNIC_KEY_FAST_REGION 0x1U
 #define RNIC_KEY_WINDOW_1 0x2U
 #define RNIC_KEY_WINDOW_2A 0x3U
@@ -213,8 +220,10 @@
 #define RNIC_WORK_WRITE 0x4U
 #define RNIC_WORK_WRITE_IMM 0x5U
 #define RNIC_WORK_READ 0x8U
+#define RNIC_WORK_FLUSH 0x9U
 #define RNIC_WORK_CMP_SWAP 0xaU
 #define RNIC_WORK_FETCH_ADD 0xbU
+#define RNIC_WORK_ATOMIC_WRITE 0xcU
 #define RNIC_WORK_LOCAL_INV 0x10U
 #define RNIC_WORK_REG_MR 0x11U
 #define RNIC_WORK_BIND_MW 0x12U
@@ -225,8 +234,10 @@
 #define RNIC_COMPLETION_WRITE 0x4U
 #define RNIC_COMPLETION_WRITE_IMM 0x5U
 #define RNIC_COMPLETION_READ 0x8U
+#define RNIC_COMPLETION_FLUSH 0x9U
 #define RNIC_COMPLETION_CMP_SWAP 0xaU
 #define RNIC_COMPLETION_FETCH_ADD 0xbU
+#define RNIC_COMPLETION_ATOMIC_WRITE 0xcU
 #define RNIC_COMPLETION_LOCAL_INV 0x10U
 #define RNIC_COMPLETION_REG_MR 0x11U
 #define RNIC_COMPLETION_BIND_MW 0x12U
@@ -712,6 +723,16 @@ RNIC_ASSERT(offsetof(struct rnic_address_vector, service_level) == 30, "rnic_add
 RNIC_ASSERT(offsetof(struct rnic_address_vector, reserved0) == 31, "rnic_address_vector.reserved0");
 RNIC_ASSERT(offsetof(struct rnic_address_vector, reserved1) == 32, "rnic_address_vector.reserved1");
 
+struct rnic_flush_segment {
+	__le32 length_bytes;
+	__le32 placement;
+	__le64 reserved;
+} __attribute__((packed));
+RNIC_ASSERT(sizeof(struct rnic_flush_segment) == 16, "rnic_flush_segment");
+RNIC_ASSERT(offsetof(struct rnic_flush_segment, length_bytes) == 0, "rnic_flush_segment.length_bytes");
+RNIC_ASSERT(offsetof(struct rnic_flush_segment, placement) == 4, "rnic_flush_segment.placement");
+RNIC_ASSERT(offsetof(struct rnic_flush_segment, reserved) == 8, "rnic_flush_segment.reserved");
+
 struct rnic_datagram_segment {
 	struct rnic_address_vector av;
 	__le32 dest_qpn;
@@ -992,8 +1013,8 @@ RNIC_ASSERT(offsetof(struct rnic_counter_values, values) == 8, "rnic_counter_val
 	X(405, RNIC_WQE_LENGTH, "the work request's length does not fit its contents, its slots or the producer index") \
 	X(406, RNIC_WQE_INLINE, "the inline data are longer than allowed") \
 	X(407, RNIC_MESSAGE_TOO_LONG, "the message is longer than 2^31 bytes") \
-	X(408, RNIC_ATOMIC_LENGTH, "the elements of an atomic are not 8 bytes together") \
-	X(409, RNIC_WQE_INLINE_READ, "a READ or an atomic has no payload that could be inline") \
+	X(408, RNIC_ATOMIC_LENGTH, "the elements of an atomic or an ATOMIC_WRITE are not 8 bytes together") \
+	X(409, RNIC_WQE_INLINE_READ, "the work request has no payload that could be inline") \
 	X(410, RNIC_RECEIVE_FETCH_FAULT, "a receive work request could not be read from its ring") \
 	X(411, RNIC_READ_NOT_ENABLED, "the queue pair's max_rd_atomic is 0: it may have no READ or atomic outstanding") \
 	X(412, RNIC_READ_TOO_LONG, "the READ's responses would take 2^23 PSNs or more") \
@@ -1001,6 +1022,7 @@ RNIC_ASSERT(offsetof(struct rnic_counter_values, values) == 8, "rnic_counter_val
 	X(414, RNIC_DATAGRAM_ADDRESS, "the datagram's address cannot be used: GID index without entry, flow label, service level, QPN or P_Key index out of range") \
 	X(415, RNIC_SRQ_INDEX, "the index ring of a shared receive queue names a slot that it does not have") \
 	X(416, RNIC_SRQ_FETCH_FAULT, "the index ring of a shared receive queue could not be read") \
+	X(417, RNIC_FLUSH_PLACEMENT, "the FLUSH says neither FLUSH_GLOBAL nor FLUSH_PERSISTENT") \
 	X(420, RNIC_L_KEY_INVALID, "the local key is not valid") \
 	X(421, RNIC_L_KEY_RANGE, "the local range lies outside its region") \
 	X(422, RNIC_L_KEY_RIGHT, "the region does not grant local write") \
@@ -1033,7 +1055,7 @@ RNIC_ASSERT(offsetof(struct rnic_counter_values, values) == 8, "rnic_counter_val
 	X(511, RNIC_FLUSHED, "the queue pair is in the error state") \
 	X(512, RNIC_EVENT_RING_FAULT, "an event could not be written") \
 	X(513, RNIC_RD_ATOMIC_LIMIT, "the peer has more READs and atomics outstanding than max_dest_rd_atomic") \
-	X(514, RNIC_ATOMIC_ALIGNMENT, "the peer's atomic is not aligned to 8 bytes") \
+	X(514, RNIC_ATOMIC_ALIGNMENT, "the peer's atomic or ATOMIC_WRITE is not aligned to 8 bytes") \
 	X(515, RNIC_BAD_RESPONSE, "the peer's response is of another kind than the request, or out of place in its message") \
 	X(516, RNIC_READ_RESPONSE_LENGTH, "a READ response is longer or shorter than what is missing")
 

@@ -3,7 +3,7 @@
 #include "rnic.h"
 
 /* In the order of the device's numbers. */
-#define PORT_COUNTERS 48
+#define PORT_COUNTERS 50
 static const struct rdma_stat_desc counters[] = {
 	{ .name = "sent_pkts" },
 	{ .name = "rcvd_pkts" },
@@ -53,6 +53,8 @@ static const struct rdma_stat_desc counters[] = {
 	{ .name = "cqe_lost" },
 	{ .name = "eqe_lost" },
 	{ .name = "diagnostics" },
+	{ .name = "rx_atomic_writes" },
+	{ .name = "rx_flushes" },
 	/* Crossings of the PCIe link, by class. */
 	{ .name = "pcie_doorbell" },
 	{ .name = "pcie_wqe_fetch" },
@@ -75,6 +77,7 @@ static const struct rdma_stat_desc counters[] = {
 	{ .name = "pcie_record_fetch" },
 	{ .name = "pcie_command_fetch" },
 	{ .name = "pcie_command_completion" },
+	{ .name = "pcie_flush_read" },
 };
 static_assert(ARRAY_SIZE(counters) > PORT_COUNTERS);
 

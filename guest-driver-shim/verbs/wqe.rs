@@ -62,10 +62,12 @@ impl Operands {
 pub enum Payload<'a> {
     /// Where they come from; of a READ, where they go.
     Elements(&'a [Sge]),
-    /// Copied into the WQE; not for READ and atomics.
+    /// Copied into the WQE; not for READ, FLUSH and atomics.
     Inline(&'a [u8]),
     /// Of an atomic: the word that was there goes to these elements, 8 bytes together, in the host's byte order.
     Atomic(Operands, &'a [Sge]),
+    /// Of a FLUSH: bytes from the remote address on, and `FLUSH_*` bits.
+    Flush { length_bytes: u32, placement: u32 },
 }
 
 /// A send work request.
@@ -74,7 +76,7 @@ pub struct SendRequest<'a> {
     pub wr_id: u64,
     pub opcode: WorkOpcode,
     pub payload: Payload<'a>,
-    /// For WRITE, WRITE_IMM, READ and atomics, and only there.
+    /// For WRITE, WRITE_IMM, READ, FLUSH, ATOMIC_WRITE and atomics, and only there.
     pub remote: Option<Remote>,
     /// On a datagram queue pair, and only there.
     pub datagram: Option<Datagram>,
@@ -118,13 +120,16 @@ impl Wqe {
     }
 }
 
+/// Opcodes with a remote segment, atomics apart.
+const NAME_REMOTE: [WorkOpcode; 5] =
+    [WorkOpcode::WRITE, WorkOpcode::WRITE_IMM, WorkOpcode::READ, WorkOpcode::FLUSH, WorkOpcode::ATOMIC_WRITE];
+
 /// Encodes a request. What the device would refuse by its numbers alone is still refused by the device; only what
 /// cannot be encoded fails here.
 pub(crate) fn encode(request: &SendRequest<'_>, qpn: Qpn, max_inline_bytes: u16) -> Result<Wqe> {
     let mut wqe = Writer { bytes: [0; WQE_BYTES], used: SEGMENT_BYTES };
     let is_atomic = matches!(request.opcode, WorkOpcode::CMP_SWAP | WorkOpcode::FETCH_ADD);
-    let names_remote =
-        is_atomic || matches!(request.opcode, WorkOpcode::WRITE | WorkOpcode::WRITE_IMM | WorkOpcode::READ);
+    let names_remote = is_atomic || NAME_REMOTE.contains(&request.opcode);
     if let Some(datagram) = &request.datagram {
         wqe.push(datagram.segment().as_bytes())?;
     }
@@ -142,7 +147,7 @@ pub(crate) fn encode(request: &SendRequest<'_>, qpn: Qpn, max_inline_bytes: u16)
     let mut inline_bytes = 0;
     match request.payload {
         Payload::Elements(elements) => {
-            if is_atomic {
+            if is_atomic || request.opcode == WorkOpcode::FLUSH {
                 return Err(VerbsError::WorkRequest { what: format!("{:?} without operands", request.opcode) });
             }
             let most = match request.datagram {
@@ -162,7 +167,15 @@ pub(crate) fn encode(request: &SendRequest<'_>, qpn: Qpn, max_inline_bytes: u16)
             wqe.push(operands.segment().as_bytes())?;
             wqe.push_elements(elements, u64::from(MAX_SEND_SGE) - 1)?;
         }
-        Payload::Inline(_) if is_atomic || request.opcode == WorkOpcode::READ => {
+        Payload::Flush { length_bytes, placement } => {
+            if request.opcode != WorkOpcode::FLUSH {
+                return Err(VerbsError::WorkRequest { what: format!("{:?} with a placement", request.opcode) });
+            }
+            let reserved = 0.into();
+            let segment = FlushSegment { length_bytes: length_bytes.into(), placement: placement.into(), reserved };
+            wqe.push(segment.as_bytes())?;
+        }
+        Payload::Inline(_) if is_atomic || matches!(request.opcode, WorkOpcode::READ | WorkOpcode::FLUSH) => {
             return Err(VerbsError::WorkRequest { what: format!("{:?} with inline data", request.opcode) });
         }
         Payload::Inline(bytes) => {

@@ -49,6 +49,7 @@ const NOT_IN_THE_STREAM: &[(Diagnostic, &str)] = &[
     (Diagnostic::MulticastGid, OF_OTHER_REQUESTS),
     (Diagnostic::MulticastQueuePair, OF_OTHER_REQUESTS),
     (Diagnostic::MulticastFull, OF_OTHER_REQUESTS),
+    (Diagnostic::FlushPlacement, OF_OTHER_REQUESTS),
     (Diagnostic::DatagramTooLong, OF_OTHER_REQUESTS),
     (Diagnostic::DatagramAddress, OF_OTHER_REQUESTS),
     (Diagnostic::Flushed, "it explains completions and is no event: seen in vendor_err by the step after this one"),

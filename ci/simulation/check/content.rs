@@ -30,7 +30,7 @@ fn expectation(message: &Message, number: u32) -> impl Fn(&str, u64, u64) -> Res
 
 pub fn check(packet: &Packet, message: &Message, number: u32, mtu: u32, pool: &[u8]) -> Result<(), String> {
     if message.operation.is_answered() {
-        return check_question(packet, message, number, mtu);
+        return check_question(packet, message, number, mtu, pool);
     }
     let (first, last) = (number == 0, number + 1 == message.packets);
     let expect = expectation(message, number);
@@ -63,11 +63,15 @@ pub fn check(packet: &Packet, message: &Message, number: u32, mtu: u32, pool: &[
     Ok(())
 }
 
-/// A READ's request asks for everything from its packet on to the end; an atomic's is one packet (items 31, 112).
-fn check_question(packet: &Packet, message: &Message, number: u32, mtu: u32) -> Result<(), String> {
+/// A READ's request asks for everything from its packet on to the end; the others' is one packet (items 31, 112).
+fn check_question(packet: &Packet, message: &Message, number: u32, mtu: u32, pool: &[u8]) -> Result<(), String> {
     let expect = expectation(message, number);
     expect("opcode", packet.opcode.into(), message.operation.wire_opcode(true, true).into())?;
-    expect("payload length", packet.payload.len() as u64, 0)?;
+    let carried = if message.operation.family == Family::AtomicWrite { message.length } else { 0 };
+    expect("payload length", packet.payload.len() as u64, carried.into())?;
+    if !message.carries(pool, 0, packet.payload) {
+        return Err("the payload is not the message's".into());
+    }
     expect("P_Key", packet.pkey.into(), 0xffff)?;
     expect("SE", packet.solicited.into(), 0)?;
     if let Some((address, rkey, swap_or_add, compare)) = packet.atomic {
@@ -79,6 +83,9 @@ fn check_question(packet: &Packet, message: &Message, number: u32, mtu: u32) -> 
             expect("compare", compare, if compares { work.compare } else { 0 })?;
         }
         return Ok(());
+    }
+    if message.operation.family == Family::Flush {
+        expect("FETH", packet.feth.unwrap_or(0).into(), message.placement().into())?;
     }
     let skipped = u64::from(number) * u64::from(mtu);
     let (address, rkey, bytes) = packet.reth.unwrap_or_default();
@@ -104,7 +111,7 @@ pub fn check_answer(packet: &Packet, message: &Message, number: u32, mtu: u32, p
         return Err(format!("opcode {:#x} for packet {number}, asked for from {:?}", packet.opcode, message.starts));
     }
     let offset = u64::from(number) * u64::from(mtu);
-    let length = (u64::from(message.length) - offset).min(mtu.into());
+    let length = (u64::from(message.brought()) - offset).min(mtu.into());
     expect("payload length", packet.payload.len() as u64, length)?;
     expect("pad", packet.pad_bytes as u64, length.wrapping_neg() & 3)?;
     if message.carries(pool, offset as usize, packet.payload) {

@@ -16,6 +16,8 @@ pub struct Packet<'a> {
     pub ack_req: bool,
     pub psn: u32,
     pub reth: Option<(u64, u32, u32)>,
+    /// What a FLUSH asks for.
+    pub feth: Option<u32>,
     /// Syndrome and MSN.
     pub aeth: Option<(u8, u32)>,
     pub immediate: Option<u32>,
@@ -31,6 +33,8 @@ pub struct Packet<'a> {
 }
 
 pub const ACKNOWLEDGE: u8 = 0x11;
+pub const FLUSH: u8 = 0x1c;
+pub const ATOMIC_WRITE: u8 = 0x1d;
 const ROCE_PORT: u16 = 4791;
 
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
@@ -78,6 +82,7 @@ impl<'a> Packet<'a> {
             ack_req: false,
             psn: 0,
             reth: None,
+            feth: None,
             aeth: None,
             immediate: None,
             atomic: None,
@@ -101,6 +106,10 @@ impl<'a> Packet<'a> {
         self.psn = be32(bth, 8)? & 0xff_ffff;
         let mut at = 12;
         let (reth, aeth, immediate) = extensions(self.opcode);
+        if self.opcode == FLUSH {
+            self.feth = Some(be32(bth, at)?);
+            at += 4;
+        }
         if reth {
             self.reth = Some((be64(bth, at)?, be32(bth, at + 8)?, be32(bth, at + 12)?));
             at += 16;
@@ -161,7 +170,7 @@ fn mapped(ip: &[u8]) -> [u8; 16] {
 
 /// RETH, AETH, immediate data.
 fn extensions(opcode: u8) -> (bool, bool, bool) {
-    let reth = matches!(opcode, 0x06 | 0x0a | 0x0b | 0x0c);
+    let reth = matches!(opcode, 0x06 | 0x0a | 0x0b | 0x0c | FLUSH | ATOMIC_WRITE);
     let aeth = matches!(opcode, 0x0d | 0x0f | 0x10 | 0x11 | 0x12);
     (reth, aeth, matches!(opcode, 0x03 | 0x05 | 0x09 | 0x0b))
 }

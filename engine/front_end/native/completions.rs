@@ -37,6 +37,8 @@ fn opcode(kind: CompletionKind) -> CompletionOpcode {
         CompletionKind::Sent(Operation::Read) => CompletionOpcode::READ,
         CompletionKind::Sent(Operation::CompareSwap) => CompletionOpcode::CMP_SWAP,
         CompletionKind::Sent(Operation::FetchAdd) => CompletionOpcode::FETCH_ADD,
+        CompletionKind::Sent(Operation::AtomicWrite) => CompletionOpcode::ATOMIC_WRITE,
+        CompletionKind::Sent(Operation::Flush) => CompletionOpcode::FLUSH,
         CompletionKind::Received { by_write: false, .. } => CompletionOpcode::RECV,
         CompletionKind::Received { by_write: true, .. } => CompletionOpcode::RECV_RDMA_WITH_IMM,
         CompletionKind::Unknown => CompletionOpcode(0),

@@ -77,6 +77,8 @@ impl Registers {
                     | FEATURE_LOCAL_DMA_KEY
                     | FEATURE_WINDOW
                     | FEATURE_COUNTERS
+                    | FEATURE_ATOMIC_WRITE
+                    | FEATURE_FLUSH
             }
             REG_STATUS => {
                 bit(view.enabled, STATUS_ENABLED) | bit(view.fatal, STATUS_FATAL) | bit(view.link_up, STATUS_LINK_UP)

@@ -6,8 +6,8 @@ use crate::context::queue_pair::Service;
 use crate::numbers::Key;
 use rnic_abi::work_request::*;
 use rnic_abi::{
-    AtomicSegment, BindSegment, ControlSegment, DataSegment, DatagramSegment, RegisterSegment, RemoteSegment,
-    WorkOpcode, limits,
+    AtomicSegment, BindSegment, ControlSegment, DataSegment, DatagramSegment, FlushSegment, RegisterSegment,
+    RemoteSegment, WorkOpcode, limits,
 };
 use zerocopy::FromBytes;
 
@@ -33,6 +33,8 @@ fn operation(opcode: u8) -> Option<Operation> {
         WorkOpcode::READ => Operation::Read,
         WorkOpcode::CMP_SWAP => Operation::CompareSwap,
         WorkOpcode::FETCH_ADD => Operation::FetchAdd,
+        WorkOpcode::ATOMIC_WRITE => Operation::AtomicWrite,
+        WorkOpcode::FLUSH => Operation::Flush,
         _ => return None,
     })
 }
@@ -62,24 +64,25 @@ pub(super) fn decode_send(expected: Expected, bytes: &[u8]) -> Result<SendWork, 
     let (remote, rest) = if operation.names_remote() { remote(rest)? } else { (None, rest) };
     let (operands, rest) = if operation.is_atomic() { operands(operation, rest)? } else { ((0, 0), rest) };
     let inline = control.flags & WQE_INLINE != 0;
-    if inline && (operation.awaits_response() || matches!(operation, Operation::RegisterMr | Operation::BindMw)) {
+    if inline && !has_payload(operation) {
         return Err(Diagnostic::WqeInlineRead);
     }
     let body = match operation {
         Operation::RegisterMr => register_body(&control, rest)?,
         Operation::BindMw => bind_body(&control, rest)?,
+        Operation::Flush => flush_body(&control, rest)?,
         _ if inline => inline_body(control.inline_bytes.get(), rest)?,
         _ => gather_body(&control, rest)?,
     };
     let length = match &body {
         Body::Inline(data) => data.len() as u64,
-        Body::Register(_) | Body::Bind(_) => 0,
+        Body::Register(_) | Body::Bind(_) | Body::Flush(_) => 0,
         Body::Gather(elements) => elements.iter().map(|element| u64::from(element.length_bytes)).sum(),
     };
     if length > u64::from(limits::MAX_MESSAGE_BYTES) {
         return Err(Diagnostic::MessageTooLong);
     }
-    if operation.is_atomic() && length != u64::from(ATOMIC_BYTES) {
+    if (operation.is_atomic() || operation == Operation::AtomicWrite) && length != u64::from(ATOMIC_BYTES) {
         return Err(Diagnostic::AtomicLength);
     }
     if operation == Operation::LocalInv && segments != 1 {
@@ -101,6 +104,11 @@ pub(super) fn decode_send(expected: Expected, bytes: &[u8]) -> Result<SendWork, 
         destination,
         body,
     })
+}
+
+/// Bytes of this side go with it, so that they may stand in the work request.
+const fn has_payload(operation: Operation) -> bool {
+    !operation.brings_data() && !matches!(operation, Operation::RegisterMr | Operation::BindMw | Operation::Flush)
 }
 
 /// The operations of each transport service.
@@ -203,6 +211,21 @@ fn bind_body(control: &ControlSegment, rest: &[u8]) -> Result<Body, Diagnostic> 
         address: segment.address.get(),
         length_bytes: segment.length_bytes.get(),
     }))
+}
+
+fn flush_body(control: &ControlSegment, rest: &[u8]) -> Result<Body, Diagnostic> {
+    let segment: FlushSegment = only(control, rest)?;
+    let (placement, length_bytes) = (segment.placement.get(), segment.length_bytes.get());
+    let region = placement & FLUSH_REGION != 0;
+    let known = FLUSH_GLOBAL | FLUSH_PERSISTENT | FLUSH_REGION;
+    if segment.reserved.get() != 0 || placement & !known != 0 || (region && length_bytes != 0) {
+        return Err(Diagnostic::WqeReserved);
+    }
+    let (global, persistent) = (placement & FLUSH_GLOBAL != 0, placement & FLUSH_PERSISTENT != 0);
+    if !global && !persistent {
+        return Err(Diagnostic::FlushPlacement);
+    }
+    Ok(Body::Flush(Placement { global, persistent, region, length_bytes }))
 }
 
 fn gather_body(control: &ControlSegment, rest: &[u8]) -> Result<Body, Diagnostic> {

@@ -80,6 +80,11 @@ impl Forged {
         self
     }
 
+    pub fn flush(mut self, placement_type: u8, selectivity: u8) -> Self {
+        self.headers.extension.feth = Feth { placement_type, selectivity };
+        self
+    }
+
     pub fn original(mut self, original: u64) -> Self {
         self.headers.extension.atomic_ack = AtomicAckEth { original };
         self

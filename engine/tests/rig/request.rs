@@ -2,11 +2,18 @@
 
 use super::{VIRTUAL, gid};
 use rnic_abi::command::*;
-use rnic_abi::{AtomicSegment, ControlSegment, DataSegment, DatagramSegment, RemoteSegment, WorkOpcode, work_request};
+use rnic_abi::{
+    AtomicSegment, ControlSegment, DataSegment, DatagramSegment, FlushSegment, RemoteSegment, WorkOpcode, work_request,
+};
 use zerocopy::IntoBytes;
 
 pub const fn all_rights() -> u32 {
-    ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC
+    ACCESS_LOCAL_WRITE
+        | ACCESS_REMOTE_WRITE
+        | ACCESS_REMOTE_READ
+        | ACCESS_REMOTE_ATOMIC
+        | ACCESS_FLUSH_GLOBAL
+        | ACCESS_FLUSH_PERSISTENT
 }
 
 pub fn data_segment(address: u64, length: u32, key: u32) -> DataSegment {
@@ -23,6 +30,8 @@ pub struct Request {
     pub remote: (u64, u32),
     /// What an atomic swaps in or adds, and what it compares.
     pub operands: (u64, u64),
+    /// Bytes and placement of a FLUSH.
+    pub flush: (u32, u32),
     pub immediate: u32,
     pub flags: u8,
     /// Where a datagram goes.
@@ -38,6 +47,7 @@ impl Request {
             inline: None,
             remote: (VIRTUAL + 0x8_0000, 0x100),
             operands: (0, 0),
+            flush: (0, 0),
             immediate: 0x2a,
             flags: work_request::WQE_SIGNALED,
             datagram: None,
@@ -58,7 +68,8 @@ impl Request {
             rest.extend(segment.as_bytes());
         }
         let atomic = matches!(self.opcode, WorkOpcode::CMP_SWAP | WorkOpcode::FETCH_ADD);
-        if atomic || matches!(self.opcode, WorkOpcode::WRITE | WorkOpcode::WRITE_IMM | WorkOpcode::READ) {
+        let others = [WorkOpcode::WRITE, WorkOpcode::WRITE_IMM, WorkOpcode::READ, WorkOpcode::ATOMIC_WRITE];
+        if atomic || self.opcode == WorkOpcode::FLUSH || others.contains(&self.opcode) {
             let mut remote = RemoteSegment::zeroed();
             (remote.address, remote.rkey) = (self.remote.0.into(), self.remote.1.into());
             rest.extend(remote.as_bytes());
@@ -66,6 +77,10 @@ impl Request {
         if atomic {
             let (swap_or_add, compare) = (self.operands.0.into(), self.operands.1.into());
             rest.extend(AtomicSegment { swap_or_add, compare }.as_bytes());
+        }
+        if self.opcode == WorkOpcode::FLUSH {
+            let (length_bytes, placement) = (self.flush.0.into(), self.flush.1.into());
+            rest.extend(FlushSegment { length_bytes, placement, reserved: 0.into() }.as_bytes());
         }
         let mut control = ControlSegment::zeroed();
         match &self.inline {

@@ -76,6 +76,32 @@ fn an_atomic_is_these_bytes_and_has_the_operands_of_its_opcode() {
 }
 
 #[test]
+fn a_flush_and_an_atomic_write_are_these_bytes() {
+    let placement = rnic_abi::work_request::FLUSH_PERSISTENT;
+    let flush = request(WorkOpcode::FLUSH, Payload::Flush { length_bytes: 0x1234, placement }, Some(REMOTE));
+    #[rustfmt::skip]
+    let expected = [
+        0x09, 0x11, 0, 0, 0, 0, 0x03, 0x00, 0, 0, 0, 0, 0, 0, 0, 0,
+        0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0xdd, 0xcc, 0xbb, 0xaa, 0, 0, 0, 0,
+        0x34, 0x12, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    assert_eq!(encode(&flush, Qpn(0x11), 224).unwrap().slot(0).unwrap()[..48], expected);
+    let write = request(WorkOpcode::ATOMIC_WRITE, Payload::Inline(&[1, 2, 3, 4, 5, 6, 7, 8]), Some(REMOTE));
+    let wqe = encode(&write, Qpn(0x11), 224).unwrap();
+    let slot = wqe.slot(0).unwrap();
+    assert_eq!(slot[..16], [0x0c, 0x11, 0, 0, 0, 0, 3, 0x08, 0, 0, 0, 0, 8, 0, 0, 0]);
+    assert_eq!(slot[32..48], [1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0]);
+    for wrong in [
+        request(WorkOpcode::FLUSH, Payload::Elements(&[]), Some(REMOTE)),
+        request(WorkOpcode::FLUSH, Payload::Inline(&[]), Some(REMOTE)),
+        request(WorkOpcode::FLUSH, Payload::Flush { length_bytes: 1, placement }, None),
+        request(WorkOpcode::WRITE, Payload::Flush { length_bytes: 1, placement }, Some(REMOTE)),
+    ] {
+        assert!(matches!(encode(&wrong, Qpn(1), 224), Err(VerbsError::WorkRequest { .. })), "{wrong:?}");
+    }
+}
+
+#[test]
 fn an_inline_send_is_these_bytes_rounded_up_to_segments() {
     let data: Vec<u8> = (1..=50).collect();
     let wqe = encode(&request(WorkOpcode::SEND, Payload::Inline(&data), None), Qpn(7), 224).unwrap();
