@@ -14,16 +14,17 @@ pub fn default_folder() -> PathBuf {
     }
 }
 
-/// Makes the folder if it is not there. One that is there is taken as it is, and only if nobody else can enter it: whoever
-/// reaches a socket has the device.
+/// Makes the folder if it is not there. One that is there is taken as it is, and only if nobody else can write there and so
+/// put another socket in the place of ours; the sockets themselves are for their owner alone.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let data = std::fs::metadata(folder)?;
     let own = data.uid() == rustix::process::getuid().as_raw();
-    if own && data.mode() & 0o077 == 0 {
+    if own && data.mode() & 0o022 == 0 {
         return Ok(());
     }
-    let what = if own { "others can enter it: chmod 700 it, or choose another one" } else { "it is somebody else's" };
+    let what =
+        if own { "others can write there: chmod 700 it, or choose another one" } else { "it is somebody else's" };
     Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("no folder for sockets, {what}")))
 }
 
@@ -153,6 +154,24 @@ mod tests {
         assert!(wrong.contains("did you mean B?"), "{wrong}");
         let none = find("A", &path("nowhere")).expect_err("no folder");
         assert!(none.contains("start `rnic serve`"), "{none}");
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_is_refused_and_left_as_it_is() {
+        use std::fs::Permissions;
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let mode = |mode| std::fs::set_permissions(folder.path(), Permissions::from_mode(mode)).expect("set");
+        mode(0o1777);
+        let refused = make_folder(folder.path()).expect_err("anybody's");
+        assert!(refused.to_string().contains("others can write there"), "{refused}");
+        assert_eq!(std::fs::metadata(folder.path()).expect("there").mode() & 0o7777, 0o1777);
+        mode(0o755);
+        make_folder(folder.path()).expect("ours");
+        assert_eq!(std::fs::metadata(folder.path()).expect("there").mode() & 0o7777, 0o755);
+        let fresh = folder.path().join("a/b");
+        make_folder(&fresh).expect("made");
+        assert_eq!(std::fs::metadata(&fresh).expect("there").mode() & 0o7777, 0o700);
     }
 
     #[test]
