@@ -40,7 +40,9 @@ pub const ROWS: &[Row] = &[
         modify(pair, QP_STATE_RTS, ATTR_CUR_STATE, |change| change.current_state = QP_STATE_SQD);
     }),
     (Diagnostic::ModifyValue, |pair| {
-        modify(pair, QP_STATE_RTS, ATTR_ACCESS_FLAGS, |change| change.access = 0x80.into())
+        modify(pair, QP_STATE_RTS, ATTR_ACCESS_FLAGS, |change| {
+            change.access = rnic_abi::command::ACCESS_INVALIDATE.into()
+        })
     }),
     (Diagnostic::ModifyUnsupported, |pair| modify(pair, QP_STATE_RTS, ATTR_ALT_PATH, |_| {})),
     (Diagnostic::GidExists, |pair| {
