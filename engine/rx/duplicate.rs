@@ -5,6 +5,7 @@
 use super::key_check::Refused;
 use super::opcode_check::{Arrival, Message};
 use crate::context::queue_pair::QpContext;
+use crate::context::rd_atomic::RdAtomicContext;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::numbers::{Key, Qpn};
@@ -40,6 +41,16 @@ impl Engine {
         Ok(())
     }
 
+    /// What is remembered of earlier requests, for a duplicate; none when it cannot be had.
+    pub(super) fn remembered(&mut self, host: &mut Host, qpn: Qpn, psn: Psn) -> Result<Option<RdAtomicContext>, Stop> {
+        let cause = Cause::Packet { qpn: qpn.0, psn: psn.get(), attempt: 1 };
+        match self.load_rd_atomic(host, qpn, cause, Waiter::Inbound(qpn)) {
+            Ok(remembered) => Ok(Some(remembered)),
+            Err(Stop::Blocked) => Err(Stop::Blocked),
+            Err(_) => Ok(None),
+        }
+    }
+
     /// A READ, or what is left of it, if it lies inside one that was accepted.
     fn read_again(
         &mut self,
@@ -49,12 +60,7 @@ impl Engine {
         psn: Psn,
         reth: &Reth,
     ) -> Result<bool, Stop> {
-        let cause = Cause::Packet { qpn: qpn.0, psn: psn.get(), attempt: 1 };
-        let remembered = match self.load_rd_atomic(host, qpn, cause, Waiter::Inbound(qpn)) {
-            Ok(remembered) => remembered,
-            Err(Stop::Blocked) => return Err(Stop::Blocked),
-            Err(_) => return Ok(false),
-        };
+        let Some(remembered) = self.remembered(host, qpn, psn)? else { return Ok(false) };
         let mtu = context.path_mtu_bytes();
         let Some(read) = remembered.read_at(psn, mtu) else { return Ok(false) };
         let skipped = u64::from(psn.distance_from(read.first_psn)) * u64::from(mtu);
@@ -80,12 +86,7 @@ impl Engine {
     }
 
     fn atomic_again(&mut self, host: &mut Host, qpn: Qpn, context: &QpContext, psn: Psn) -> Result<bool, Stop> {
-        let cause = Cause::Packet { qpn: qpn.0, psn: psn.get(), attempt: 1 };
-        let remembered = match self.load_rd_atomic(host, qpn, cause, Waiter::Inbound(qpn)) {
-            Ok(remembered) => remembered,
-            Err(Stop::Blocked) => return Err(Stop::Blocked),
-            Err(_) => return Ok(false),
-        };
+        let Some(remembered) = self.remembered(host, qpn, psn)? else { return Ok(false) };
         let Some(original) = remembered.atomic_at(psn) else { return Ok(false) };
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return Ok(false) };
         let again = qp.replies.atomic_again(psn, context.responder.msn, original);

@@ -11,7 +11,7 @@ use crate::context::rd_atomic::{Answered, RdAtomicContext};
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::numbers::{Key, Qpn};
-use crate::pending::{Stop, Waiter};
+use crate::pending::Stop;
 use crate::planted::planted;
 use crate::reliability::reply::{Again, ReadReply, Reply};
 use rnic_abi::Diagnostic;
@@ -93,12 +93,7 @@ impl Engine {
         context: &QpContext,
         psn: Psn,
     ) -> Result<bool, Stop> {
-        let cause = Cause::Packet { qpn: qpn.0, psn: psn.get(), attempt: 1 };
-        let remembered = match self.load_rd_atomic(host, qpn, cause, Waiter::Inbound(qpn)) {
-            Ok(remembered) => remembered,
-            Err(Stop::Blocked) => return Err(Stop::Blocked),
-            Err(_) => return Ok(false),
-        };
+        let Some(remembered) = self.remembered(host, qpn, psn)? else { return Ok(false) };
         let Some(qp) = self.queue_pairs.get_mut(qpn).filter(|_| remembered.placed_at(psn)) else { return Ok(false) };
         let again = qp.replies.read_again(empty_answer(psn, context.responder.msn), context.path_mtu_bytes());
         self.queue_reply(qpn);
