@@ -133,3 +133,31 @@ fn the_number_of_maps_is_bounded() {
     let one_more = window.map(u64::MAX, 1, Permissions::READ_WRITE, Backing::Message);
     assert!(matches!(one_more, Err(MapError::TooManyMaps)));
 }
+
+/// The client makes the file of a map shorter: the copy that meets it is a fault, like all that come after, until the memory is
+/// mapped anew.
+#[test]
+fn memory_that_goes_away_is_a_fault_and_the_other_maps_stay() {
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    let memfd = || File::from(memfd_create("guest", MemfdFlags::CLOEXEC).unwrap());
+    for writes in [false, true] {
+        let (file, other) = (memfd(), memfd());
+        ftruncate(&file, 2 * PAGE).unwrap();
+        ftruncate(&other, PAGE).unwrap();
+        let mut window = DmaWindow::default();
+        let rights = Permissions::READ_WRITE;
+        window.map_file(0, 2 * PAGE, rights, file.try_clone().unwrap(), 0).unwrap();
+        window.map_file(2 * PAGE, PAGE, rights, other, 0).unwrap();
+        ftruncate(&file, 0).unwrap();
+        let copy = |window: &DmaWindow, iova| {
+            if writes { window.write_mapped(iova, &[7; 8]) } else { window.read_mapped(iova, &mut [0; 8]) }
+        };
+        assert_eq!(copy(&window, PAGE), Err(DmaFault::UnsupportedRequest), "the copy that meets it");
+        assert_eq!(copy(&window, 0), Err(DmaFault::UnsupportedRequest), "all of the file");
+        assert_eq!(copy(&window, 2 * PAGE), Ok(()));
+        assert_eq!(window.unmap(0, 2 * PAGE), 1);
+        ftruncate(&file, 2 * PAGE).unwrap();
+        window.map_file(0, 2 * PAGE, rights, file, 0).unwrap();
+        assert_eq!(copy(&window, PAGE), Ok(()));
+    }
+}
