@@ -138,7 +138,6 @@ fn the_number_of_maps_is_bounded() {
 /// mapped anew.
 #[test]
 fn memory_that_goes_away_is_a_fault_and_the_other_maps_stay() {
-    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
     let memfd = || File::from(memfd_create("guest", MemfdFlags::CLOEXEC).unwrap());
     for writes in [false, true] {
         let (file, other) = (memfd(), memfd());
