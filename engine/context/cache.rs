@@ -1,15 +1,23 @@
 //! A working-set cache of contexts: bounded, least recently used out first, write-back.
+//!
+//! Who uses an entry writes the time into it and touches nothing else: among many entries each neighbour in a list would
+//! be a line of memory that no processor cache holds. The order is found when somebody has to leave.
 
-/// No entry: end of a list, or an index that is not cached.
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// An index that is not cached.
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
 struct Entry<T> {
     index: u32,
     dirty: bool,
+    /// When it was last used.
+    used: u64,
+    /// Its use that `order` knows: this one or an earlier one.
+    queued: u64,
     value: T,
-    newer: u32,
-    older: u32,
 }
 
 /// An entry that had to leave and holds changes that its table has not seen.
@@ -21,20 +29,23 @@ pub struct Evicted<T> {
 
 /// Contexts by their index in the backing table.
 ///
-/// Invariants: `slot_of[entries[s].index] == s` for every entry; the list from `newest` over `older` visits each
-/// entry once; `entries.len() <= capacity`.
+/// Invariants: `slot_of[entries[s].index] == s` for every entry; `order` holds `(queued, index)` of every entry, and
+/// `queued <= used`; no two uses have the same time; `entries.len() <= capacity`.
 #[derive(Debug)]
 pub struct Cache<T> {
     capacity: usize,
     entries: Vec<Entry<T>>,
     slot_of: Vec<u32>,
-    newest: u32,
-    oldest: u32,
+    /// Counts uses.
+    clock: u64,
+    /// Entries by a use that was their last one once, and what is left of entries that are gone.
+    order: BinaryHeap<Reverse<(u64, u32)>>,
 }
 
 impl<T> Cache<T> {
     pub fn new(capacity: usize) -> Self {
-        Self { capacity: capacity.max(1), entries: Vec::new(), slot_of: Vec::new(), newest: NONE, oldest: NONE }
+        let (entries, slot_of, order) = (Vec::new(), Vec::new(), BinaryHeap::new());
+        Self { capacity: capacity.max(1), entries, slot_of, clock: 0, order }
     }
 
     pub fn capacity(&self) -> usize {
@@ -64,42 +75,45 @@ impl<T> Cache<T> {
 
     /// Looks an entry up and makes it the newest.
     pub fn get(&mut self, index: u32) -> Option<&T> {
-        let slot = self.slot(index)?;
-        self.make_newest(slot);
-        Some(&self.entries[slot].value)
+        self.use_entry(index).map(|entry| &entry.value)
     }
 
     /// Looks an entry up to change it: it becomes the newest, and dirty.
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        let entry = self.use_entry(index)?;
+        entry.dirty = true;
+        Some(&mut entry.value)
+    }
+
+    fn use_entry(&mut self, index: u32) -> Option<&mut Entry<T>> {
         let slot = self.slot(index)?;
-        self.make_newest(slot);
-        self.entries[slot].dirty = true;
-        Some(&mut self.entries[slot].value)
+        self.clock += 1;
+        let entry = &mut self.entries[slot];
+        entry.used = self.clock;
+        Some(entry)
     }
 
     /// Puts an entry in. What had to leave for it and is dirty comes back, to be written to its table.
     pub fn insert(&mut self, index: u32, value: T, dirty: bool) -> Option<Evicted<T>> {
-        if let Some(slot) = self.slot(index) {
-            self.entries[slot].value = value;
-            self.entries[slot].dirty |= dirty;
-            self.make_newest(slot);
+        if let Some(entry) = self.use_entry(index) {
+            entry.value = value;
+            entry.dirty |= dirty;
             return None;
         }
-        let evicted = if self.entries.len() >= self.capacity { self.take(self.oldest as usize) } else { None };
-        let slot = self.entries.len();
-        self.entries.push(Entry { index, dirty, value, newer: NONE, older: NONE });
+        let evicted = if self.entries.len() >= self.capacity { self.take_oldest() } else { None };
+        self.clock += 1;
         if self.slot_of.len() <= index as usize {
             self.slot_of.resize(index as usize + 1, NONE);
         }
-        self.slot_of[index as usize] = slot as u32;
-        self.link_newest(slot);
+        self.slot_of[index as usize] = self.entries.len() as u32;
+        self.entries.push(Entry { index, dirty, used: self.clock, queued: self.clock, value });
+        self.enqueue(index);
         evicted.filter(|entry| entry.dirty).map(|entry| Evicted { index: entry.index, value: entry.value })
     }
 
     /// Forgets an entry, dirty or not.
     pub fn remove(&mut self, index: u32) -> Option<T> {
-        let slot = self.slot(index)?;
-        self.take(slot).map(|entry| entry.value)
+        self.take(index).map(|entry| entry.value)
     }
 
     /// Empties the cache; what is dirty comes back in the order of its index.
@@ -112,69 +126,44 @@ impl<T> Cache<T> {
             .collect();
         dirty.sort_by_key(|entry| entry.index);
         self.slot_of.fill(NONE);
-        (self.newest, self.oldest) = (NONE, NONE);
+        self.order.clear();
         dirty
     }
 
-    fn take(&mut self, slot: usize) -> Option<Entry<T>> {
-        if slot >= self.entries.len() {
-            return None;
-        }
-        self.unlink(slot);
-        let last = self.entries.len() - 1;
+    fn take(&mut self, index: u32) -> Option<Entry<T>> {
+        let slot = self.slot(index)?;
         let entry = self.entries.swap_remove(slot);
-        self.slot_of[entry.index as usize] = NONE;
-        if slot != last {
-            self.moved(slot);
+        self.slot_of[index as usize] = NONE;
+        if let Some(moved) = self.entries.get(slot) {
+            self.slot_of[moved.index as usize] = slot as u32;
         }
         Some(entry)
     }
 
-    /// The entry now in `slot` stood elsewhere before: its neighbours and its index learn it.
-    fn moved(&mut self, slot: usize) {
-        let (index, newer, older) = {
-            let entry = &self.entries[slot];
-            (entry.index, entry.newer, entry.older)
-        };
-        self.slot_of[index as usize] = slot as u32;
-        match newer {
-            NONE => self.newest = slot as u32,
-            newer => self.entries[newer as usize].older = slot as u32,
+    /// Takes the entry whose last use is the longest ago. One that was used since it was queued goes behind again:
+    /// each use costs at most one such turn.
+    fn take_oldest(&mut self) -> Option<Entry<T>> {
+        while let Some(Reverse((queued, index))) = self.order.pop() {
+            let Some(slot) = self.slot(index).filter(|slot| self.entries[*slot].queued == queued) else { continue };
+            let entry = &mut self.entries[slot];
+            if entry.used == queued {
+                return self.take(index);
+            }
+            entry.queued = entry.used;
+            self.order.push(Reverse((entry.used, index)));
         }
-        match older {
-            NONE => self.oldest = slot as u32,
-            older => self.entries[older as usize].newer = slot as u32,
-        }
+        None
     }
 
-    fn make_newest(&mut self, slot: usize) {
-        if self.newest != slot as u32 {
-            self.unlink(slot);
-            self.link_newest(slot);
+    /// What is left of removed entries never is more than there can be entries.
+    fn enqueue(&mut self, index: u32) {
+        if self.order.len() > 2 * self.entries.len().max(16) {
+            let (entries, slot_of) = (&self.entries, &self.slot_of);
+            self.order.retain(|Reverse((queued, index))| {
+                entries.get(slot_of[*index as usize] as usize).is_some_and(|entry| entry.queued == *queued)
+            });
         }
-    }
-
-    fn unlink(&mut self, slot: usize) {
-        let (newer, older) = (self.entries[slot].newer, self.entries[slot].older);
-        match newer {
-            NONE => self.newest = older,
-            newer => self.entries[newer as usize].older = older,
-        }
-        match older {
-            NONE => self.oldest = newer,
-            older => self.entries[older as usize].newer = newer,
-        }
-    }
-
-    fn link_newest(&mut self, slot: usize) {
-        let before = self.newest;
-        self.entries[slot].newer = NONE;
-        self.entries[slot].older = before;
-        match before {
-            NONE => self.oldest = slot as u32,
-            before => self.entries[before as usize].newer = slot as u32,
-        }
-        self.newest = slot as u32;
+        self.order.push(Reverse((self.clock, index)));
     }
 }
 
@@ -227,6 +216,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(cache.len(), model.len());
+                prop_assert!(cache.order.len() <= 2 * capacity.max(16) + 1, "what has left is forgotten");
             }
             let mut dirty: Vec<_> = model.into_iter().filter(|e| e.2).map(|e| Evicted { index: e.0, value: e.1 }).collect();
             dirty.sort_by_key(|e| e.index);

@@ -70,9 +70,9 @@ impl Device {
         check_limit("log of receives", spec.log_receive_entries.into(), self.limits.log_rq_entries.min(15).into())?;
         check_limit("log of the receive stride", spec.log_receive_stride.into(), MAX_LOG_RQ_STRIDE.into())?;
         let qpn = self.qpns.take(spec.qpn)?;
-        let send_buffer = self.backing.allocate(u64::from(WQE_SLOT_BYTES) << spec.log_send_slots, 4096)?;
+        let send_buffer = self.allocate_ring(u64::from(WQE_SLOT_BYTES) << spec.log_send_slots)?;
         let receive_bytes = u64::from(WQE_SEGMENT_BYTES) << spec.log_receive_stride << spec.log_receive_entries;
-        let receive_buffer = self.backing.allocate(receive_bytes, 4096)?;
+        let receive_buffer = self.allocate_ring(receive_bytes)?;
         let body = CreateQp {
             qpn: qpn.into(),
             qp_type: spec.qp_type,
@@ -112,6 +112,11 @@ impl Device {
     }
 
     /// Executes MODIFY_QP with the attributes that `mask` names; the device checks them.
+    /// A ring of a power of two bytes. Small ones share pages, and none lies across a boundary that a fetch would be cut at.
+    fn allocate_ring(&mut self, bytes: u64) -> Result<DmaBuffer> {
+        Ok(self.backing.allocate(bytes, bytes.clamp(u64::from(WQE_SLOT_BYTES), 4096))?)
+    }
+
     pub fn modify_queue_pair(&mut self, qpn: Qpn, attributes: QpAttributes) -> Result<()> {
         let body = QpAttributes { qpn: qpn.0.into(), ..attributes };
         self.command(CommandOpcode::MODIFY_QP, body.as_bytes())?;

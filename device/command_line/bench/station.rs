@@ -96,7 +96,7 @@ impl Station {
                 pd: self.pd,
                 send_cq: self.cqn,
                 receive_cq: self.cqn,
-                log_send_slots: 5,
+                log_send_slots: 3,
                 log_receive_entries: 2,
                 log_receive_stride: 0,
                 doorbell_page: 1,

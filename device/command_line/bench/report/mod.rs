@@ -52,8 +52,12 @@ pub struct BusyPoll {
 pub struct Limits {
     pub memcpy_bytes_per_second: f64,
     pub crc_bytes_per_second: f64,
+    pub far_load_ns: f64,
     pub socket_round_trip_p50_ns: u64,
     pub socket_round_trip_p99_ns: u64,
+    /// Both threads on one processor, and each on its own; none where there are not so many.
+    pub socket_round_trip_one_processor_p50_ns: Option<u64>,
+    pub socket_round_trip_two_processors_p50_ns: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]

@@ -27,11 +27,19 @@ impl Limits {
     fn tell(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "\nthis machine: memcpy {}, CRC {}, Unix socket round trip {} (p99 {})",
+            "\nthis machine: memcpy {}, CRC {}, a load from far memory {:.2} us",
             rate(self.memcpy_bytes_per_second),
             rate(self.crc_bytes_per_second),
+            self.far_load_ns / 1e3
+        );
+        let placed = |median: Option<u64>| median.map_or("none".into(), time);
+        let _ = writeln!(
+            text,
+            "    Unix socket round trip {} (p99 {}), on one processor {}, between two {}",
             time(self.socket_round_trip_p50_ns),
-            time(self.socket_round_trip_p99_ns)
+            time(self.socket_round_trip_p99_ns),
+            placed(self.socket_round_trip_one_processor_p50_ns),
+            placed(self.socket_round_trip_two_processors_p50_ns)
         );
     }
 }
