@@ -66,8 +66,17 @@ impl Adapter {
         true
     }
 
-    /// Transmission is pulled: a frame is built only when there is room for it everywhere it could go.
+    /// Transmission is pulled: a frame is built only when there is room for it everywhere it could go. Receivers are woken
+    /// when no more follow.
     fn transmit_frames(&mut self, frame: &mut Frame) -> bool {
+        let more = self.transmit_rnic(frame);
+        if !more {
+            self.port.switch.wake_receivers();
+        }
+        more
+    }
+
+    fn transmit_rnic(&mut self, frame: &mut Frame) -> bool {
         let now_ns = self.function.now_ns();
         if !self.function.engine.has_output() {
             return false;
@@ -108,6 +117,7 @@ impl Adapter {
         more |= self.ethernet.deliver_completions();
         if self.ethernet.has_work() {
             more |= self.transmit_ethernet(&mut state.frame);
+            self.port.switch.wake_receivers();
             more |= self.ethernet.work();
         }
         more | self.ethernet_client.send_messages(&mut self.ethernet.link)

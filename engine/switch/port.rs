@@ -3,7 +3,8 @@
 //! In: frames to transmit, pulled by the room there is. Out: frames from other ports, in turn, through the egress half.
 //! A port is owned by one thread; it has no clock (every call says what time it is) and no system call but the wake-up
 //! of another's sleeping owner. The owner's loop: receive and transmit until nothing moves, then `before_sleep`; if it
-//! says true, sleep until woken or until `next_release_ns`.
+//! says true, sleep until woken or until `next_release_ns`. Who has transmitted all that it has for now and goes on with other
+//! work says so by `wake_receivers`.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -22,6 +23,10 @@ use crate::planted::planted;
 use crate::ring::Producer;
 use crate::switch::{Fabric, Mail, Member, PORTS_MAX};
 
+/// Frames that a receiver may sleep through while more follow: to wake it takes a system call, and often longer than
+/// these take to build.
+const WAKE_AFTER: u32 = 64;
+
 #[derive(Debug)]
 pub struct Port {
     fabric: Arc<Fabric>,
@@ -39,12 +44,24 @@ pub struct Port {
     asleep: bool,
     /// The owner was told that there is no room, and may wait for it.
     starved: bool,
+    /// Frames were transmitted whose receivers have not been woken.
+    unannounced: bool,
 }
 
 #[derive(Debug)]
 struct Outlet {
     peer: Arc<Member>,
     ring: Producer<Frame>,
+    /// Frames since its owner was last woken.
+    unannounced: u32,
+}
+
+impl Outlet {
+    /// Called behind a SeqCst fence that follows the frames.
+    fn announce(&mut self) {
+        self.unannounced = 0;
+        self.peer.sleeper.wake_if_asleep();
+    }
 }
 
 /// What became of a transmitted frame.
@@ -68,6 +85,7 @@ impl Port {
             carrier: Frame::new(),
             asleep: false,
             starved: false,
+            unannounced: false,
         };
         port.read_mail();
         port
@@ -106,7 +124,21 @@ impl Port {
         self.look_for_mail();
         let room = self.least_room();
         self.starved = room == 0;
+        if self.starved {
+            self.wake_receivers();
+        }
         room
+    }
+
+    /// Wakes whoever sleeps while frames from here wait for it.
+    pub fn wake_receivers(&mut self) {
+        if !self.unannounced {
+            return;
+        }
+        self.unannounced = false;
+        // Orders the frames before the look at whether their receivers sleep.
+        fence(Ordering::SeqCst);
+        self.outlets.iter_mut().filter(|outlet| outlet.unannounced > 0).for_each(Outlet::announce);
     }
 
     fn least_room(&mut self) -> usize {
@@ -154,10 +186,13 @@ impl Port {
             self.starved = true;
             return self.dropped(DropReason::NoRoom);
         }
+        outlet.unannounced += 1;
+        let is_enough = outlet.unannounced >= WAKE_AFTER;
+        self.unannounced = true;
         self.member.counters.forwarded_frames.add(1);
-        // Orders the frame before the look at whether the receiver sleeps.
-        fence(Ordering::SeqCst);
-        outlet.peer.sleeper.wake_if_asleep();
+        if is_enough {
+            self.wake_receivers();
+        }
         Forwarded::Unicast { port }
     }
 
@@ -183,7 +218,8 @@ impl Port {
         counters.drop(DropReason::NoRoom, (self.outlets.len() - copies) as u64);
         self.starved |= copies < self.outlets.len();
         fence(Ordering::SeqCst);
-        self.outlets.iter().for_each(|outlet| outlet.peer.sleeper.wake_if_asleep());
+        self.outlets.iter_mut().for_each(Outlet::announce);
+        self.unannounced = false;
         Forwarded::Flooded { copies }
     }
 
@@ -222,6 +258,7 @@ impl Port {
     /// Whatever happens after a true calls the port's [`crate::Wake`]; frames that are held back do not, see
     /// [`Port::next_release_ns`].
     pub fn before_sleep(&mut self) -> bool {
+        self.wake_receivers();
         self.look_for_mail();
         self.asleep = true;
         self.member.sleeper.fall_asleep();
@@ -284,7 +321,7 @@ impl Port {
             match mail {
                 Mail::Joined { peer, to_peer, from_peer } => {
                     let place = self.outlets.partition_point(|outlet| outlet.peer.index < peer.index);
-                    self.outlets.insert(place, Outlet { peer: Arc::clone(&peer), ring: to_peer });
+                    self.outlets.insert(place, Outlet { peer: Arc::clone(&peer), ring: to_peer, unannounced: 0 });
                     self.inlets.add(peer, from_peer);
                 }
                 Mail::Left { serial } => {

@@ -55,6 +55,7 @@ fn send_all(mut port: Port, bell: &Bell, source: u8, destination: u8) -> Port {
             bell.sleep();
         }
     }
+    port.wake_receivers();
     port
 }
 
@@ -127,22 +128,63 @@ fn a_busy_receiver_is_not_woken_and_a_sleeping_one_once() {
     let mut receiver = switch.port("receiver", bell.clone()).unwrap();
     let rung = || bell.count.load(Ordering::Relaxed);
     let mut frame = Frame::new();
-    let mut send = || sender.transmit(&mut frame_of(&ethernet(mac(1), mac(2), b"")), 0);
+    let send = |sender: &mut Port| sender.transmit(&mut frame_of(&ethernet(mac(1), mac(2), b"")), 0);
+    // The sender learns where the receiver is: floods are announced at once.
+    receiver.transmit(&mut frame_of(&ethernet(mac(2), mac(1), b"")), 0);
+    assert!(sender.receive(&mut frame, 0));
     for _ in 0..10 {
-        send();
+        send(&mut sender);
     }
+    sender.wake_receivers();
     assert_eq!(rung(), 0);
     assert!(!receiver.before_sleep(), "frames wait");
     assert!((0..10).all(|_| receiver.receive(&mut frame, 0)));
     assert!(receiver.before_sleep());
-    assert_eq!(rung(), 0);
     for _ in 0..10 {
-        send();
+        send(&mut sender);
     }
+    assert_eq!(rung(), 0, "more may follow");
+    sender.wake_receivers();
     assert_eq!(rung(), 1);
     assert!(receiver.receive(&mut frame, 0));
-    send();
+    send(&mut sender);
+    sender.wake_receivers();
     assert_eq!(rung(), 1);
+}
+
+#[test]
+fn a_long_burst_wakes_its_receiver_while_it_lasts_and_a_sender_that_sleeps_or_has_no_room_wakes_it_too() {
+    let switch = Switch::new(SwitchConfig { ring_frames: 128, ..SwitchConfig::default() });
+    let bell = Arc::new(Bell::default());
+    let mut sender = switch.port("sender", Arc::new(NeverSleeps)).unwrap();
+    let mut receiver = switch.port("receiver", bell.clone()).unwrap();
+    let mut frame = Frame::new();
+    // The sender learns where the receiver is, so that it floods no more.
+    receiver.transmit(&mut frame_of(&ethernet(mac(2), mac(1), b"")), 0);
+    assert!(sender.receive(&mut frame, 0));
+    let mut burst = |frames: usize, then: fn(&mut Port)| {
+        while receiver.receive(&mut frame, 0) {}
+        assert!(receiver.before_sleep());
+        let before = bell.count.load(Ordering::Relaxed);
+        for _ in 0..frames {
+            sender.transmit(&mut frame_of(&ethernet(mac(1), mac(2), b"")), 0);
+        }
+        then(&mut sender);
+        bell.count.load(Ordering::Relaxed) - before
+    };
+    assert_eq!(burst(1, |_| ()), 0);
+    assert_eq!(burst(100, |_| ()), 1);
+    assert_eq!(burst(1, |sender| assert!(sender.before_sleep())), 1);
+    let small = Switch::new(SwitchConfig { ring_frames: 2, ..SwitchConfig::default() });
+    let mut sender = small.port("sender", Arc::new(NeverSleeps)).unwrap();
+    let mut receiver = small.port("receiver", bell.clone()).unwrap();
+    receiver.transmit(&mut frame_of(&ethernet(mac(2), mac(1), b"")), 0);
+    assert!(sender.receive(&mut frame, 0) && receiver.before_sleep());
+    let before = bell.count.load(Ordering::Relaxed);
+    while sender.room() > 0 {
+        sender.transmit(&mut frame_of(&ethernet(mac(1), mac(2), b"")), 0);
+    }
+    assert_eq!(bell.count.load(Ordering::Relaxed) - before, 1);
 }
 
 #[test]
