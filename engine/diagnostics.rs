@@ -34,10 +34,12 @@ pub(crate) struct Diagnostics {
 }
 
 impl Diagnostics {
-    pub fn push(&mut self, time_ns: u64, diagnostic: Diagnostic, object: u32, value: u64) {
+    pub fn push(&mut self, time_ns: u64, diagnostic: Diagnostic, object: u32, value: u64, keeps_last: bool) {
         #[cfg(test)]
         crate::hostile::reached(diagnostic.rule().name);
-        self.last = Some((diagnostic, object));
+        if !keeps_last || self.last.is_none() {
+            self.last = Some((diagnostic, object));
+        }
         self.last_sequence += 1;
         if self.records.len() == KEPT {
             self.records.pop_front();
@@ -76,7 +78,7 @@ mod tests {
         };
         assert_eq!(read(&diagnostics, 0, 10), (vec![], 0, 1));
         for value in 0..KEPT as u64 + 3 {
-            diagnostics.push(value, Diagnostic::ArmStale, 1, value);
+            diagnostics.push(value, Diagnostic::ArmStale, 1, value, false);
         }
         assert_eq!(read(&diagnostics, 1, 2), (vec![4, 5], 3, 6));
         let end = KEPT as u64 + 4;

@@ -194,6 +194,11 @@ impl Engine {
         *self = fresh;
     }
 
+    /// The host has gone: what the last diagnostic was is not the next one's to read.
+    pub fn forget_last_diagnostic(&mut self) {
+        self.diagnostics.last = None;
+    }
+
     /// The port's link came up or went down: the driver is told. What leaves or arrives meanwhile is the port's to lose.
     pub fn handle_link(&mut self, now_ns: u64, port: &mut dyn DmaPort, up: bool) {
         if self.link_up == up {
@@ -303,9 +308,11 @@ impl Engine {
 
     pub(crate) fn diagnose(&mut self, time_ns: u64, diagnostic: Diagnostic, object: u32, value: u64) {
         self.counters.diagnostics += 1;
-        self.diagnostics.push(time_ns, diagnostic, object, value);
+        // What stopped the device stays to be read, whatever it complains of behind.
+        let keeps_last = self.fatal || self.strict_stop.is_some();
+        self.diagnostics.push(time_ns, diagnostic, object, value, keeps_last);
         if self.config.strict && diagnostic.severity() == Severity::Warning && !self.fatal {
-            self.strict_stop = Some(diagnostic);
+            self.strict_stop.get_or_insert(diagnostic);
         }
     }
 

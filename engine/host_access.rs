@@ -25,6 +25,21 @@ impl HostWrite<'_> {
         let access = HostAccess::Write { address: self.offset, bytes: self.data.len() as u32 };
         host.port.count(origin, self.bar, access, self.observed);
     }
+
+    /// Its first bytes as a number.
+    fn stored(&self) -> u64 {
+        let mut bytes = [0; 8];
+        bytes.iter_mut().zip(self.data).for_each(|(byte, stored)| *byte = *stored);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// What was wrong: the access's size, or what it stored.
+    fn value_of(&self, diagnostic: Diagnostic) -> u64 {
+        match diagnostic {
+            Diagnostic::RegisterAccess | Diagnostic::DoorbellAccess => self.data.len() as u64,
+            _ => self.stored(),
+        }
+    }
 }
 
 impl Engine {
@@ -36,7 +51,7 @@ impl Engine {
             Ok(input) => self.handle_input(host, access, input),
             Err(diagnostic) => {
                 access.count(host, Origin::new(Class::RegisterWrite, Cause::Maintenance));
-                self.diagnose(now_ns, diagnostic, access.offset as u32, access.data.len() as u64);
+                self.diagnose(now_ns, diagnostic, access.offset as u32, access.value_of(diagnostic));
             }
         }
         if !access.torn {
@@ -102,7 +117,7 @@ impl Engine {
         if doorbell && !self.running() {
             access.count(host, register);
             let diagnostic = if self.fatal { Diagnostic::DeviceFatal } else { Diagnostic::DeviceDisabled };
-            return self.diagnose(host.now_ns, diagnostic, access.offset as u32, 0);
+            return self.diagnose(host.now_ns, diagnostic, access.offset as u32, access.stored());
         }
         match input {
             Input::Send { page, qpn, producer, form } => self.send_doorbell(host, access, page, qpn, producer, form),
@@ -138,6 +153,19 @@ impl Engine {
             Input::PieceOfLine => self.piece_of_line(host, access),
             Input::Register => access.count(host, register),
         }
+    }
+
+    /// A doorbell that is not taken, for its page or for its producer index.
+    pub(crate) fn refuse_doorbell(
+        &mut self,
+        host: &Host,
+        diagnostic: Diagnostic,
+        object: u32,
+        page: u32,
+        producer: u16,
+    ) {
+        let value = if diagnostic == Diagnostic::DoorbellForeignPage { page } else { producer.into() };
+        self.diagnose(host.now_ns, diagnostic, object, value.into());
     }
 
     fn enable(&mut self, host: &mut Host) {

@@ -13,6 +13,7 @@ use rnic_shim::backings::socket::{MemoryAccess, Socket};
 use rnic_shim::transaction::{Operation, TransactionSpec, Transport};
 use rnic_shim::verbs::MrLayout;
 use serde_json::json;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -220,4 +221,11 @@ pub fn a_second_client_is_refused_and_a_later_one_is_served() {
     let watch = fabric.watch("B");
     Pair::bring_up([pair(), heir.backing()], &spec).run();
     assert_eq!(by_class(&watch.crossings()).get(&Class::PayloadWrite), Some(&1));
+    drop(heir);
+    // Right behind one that has closed: its end is read first, and nobody is refused for it.
+    for number in 0..50 {
+        let stream = UnixStream::connect(fabric.socket("A")).expect("a connection");
+        let client = Socket::open(stream, ModelHost::default(), MemoryAccess::Shared, limit);
+        assert!(client.is_ok(), "client {number}: {:?}", client.err());
+    }
 }

@@ -125,8 +125,13 @@ impl Attachment {
         self.connection.as_ref().and_then(Connection::negotiates_until)
     }
 
-    /// Accepts a client, or refuses it while another one is attached.
+    /// Accepts a client, or refuses it while another one is attached. One that has hung up is no reason to refuse: the new
+    /// one waits until its end was read.
     pub fn accept(&mut self) {
+        if self.connection.as_ref().is_some_and(Connection::has_hung_up) {
+            self.due = true;
+            return;
+        }
         let busy = self.connection.is_some();
         match self.listener.on_readable(busy) {
             Ok(Some(stream)) => match Connection::new(stream) {

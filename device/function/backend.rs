@@ -91,6 +91,7 @@ impl Backend for RdmaFunction {
     fn disconnected(&mut self) {
         self.tick();
         self.reset_all();
+        self.engine.forget_last_diagnostic();
         self.pci.disconnected(&mut self.link);
     }
 }

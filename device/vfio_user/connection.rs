@@ -12,6 +12,7 @@ use super::parser::{BadSize, InputBuffer};
 use super::passed_fds::PassedFds;
 use super::receive::{Received, receive};
 use crate::planted::planted;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use std::io;
 use std::ops::Range;
@@ -167,6 +168,14 @@ impl Connection {
     /// The last call of [`Self::on_readable`] found, or left, the socket empty. It may have something again by now.
     pub fn is_silent(&self) -> bool {
         self.silent
+    }
+
+    /// The client has closed its end, though its last requests may still have to be read.
+    pub fn has_hung_up(&self) -> bool {
+        let mut fds = [PollFd::new(&self.stream, PollFlags::RDHUP)];
+        let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok()
+            && fds[0].revents().intersects(ended)
     }
 
     /// Asks the client for guest memory; the answer comes as `dma_answered(id, ..)`.

@@ -54,7 +54,7 @@ rules! {
     DoorbellBeyondRing = 204, "the producer index is further ahead than the ring has slots", "Send queue", "the ring was overrun";
     DoorbellState = 205, "the queue pair's state does not take this doorbell", "Queue pair states", "posting before RTS (send) or INIT (receive)";
     DoorbellTornLine = 206, "a 64-byte line arrived in pieces and counts as its first 8 bytes", "Doorbells", "a foreign store between, or stores out of ascending order";
-    ArmStale = 207, "the arm's sequence is not newer than the last one", "Completion queue", "the sequence was not advanced after an event";
+    ArmStale = 207, "the arm's sequence is not the one that is due: the next one after an event, else the last one again", "Completion queue", "the sequence was not advanced after an event, or without one";
     ArmConsumerAhead = 208, "the consumer index is ahead of the producer", "Completion queue", "the index was not kept modulo 2^32";
     EqUpdateForeign = 209, "event queues are updated on doorbell page 0 only", "Event queue", "an update on a user's page";
     EqConsumerAhead = 210, "the event queue's consumer index is ahead of its producer", "Event queue", "the index was not kept modulo 2^32";
@@ -92,7 +92,7 @@ rules! {
     WqeFetchFault = 400, "work requests could not be read from the ring", "Send queue", "the ring is not mapped for DMA";
     WqeOpcode = 401, "the work request's opcode is unknown or not allowed on this queue pair", "Work requests", "an opcode of another transport";
     WqeReserved = 402, "reserved bits of the work request are not zero", "Work requests", "a slot that was not cleared";
-    WqeQpn = 403, "the work request names another queue", "Work requests", "a slot of another ring";
+    WqeQpn = 403, "the work request names another queue", "Work requests", "a doorbell before the slot was written, or a slot of another ring";
     WqeIndex = 404, "the work request's slot index is not its place in the ring", "Work requests", "the doorbell came before the ring was written";
     WqeLength = 405, "the work request's length does not fit its contents, its slots or the producer index", "Work requests", "the segment count is in another unit";
     WqeInline = 406, "the inline data are longer than allowed", "Work requests", "MAX_INLINE_BYTES was ignored";

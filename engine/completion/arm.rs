@@ -23,13 +23,13 @@ impl Engine {
     ) {
         access.count(host, Origin::new(Class::CqArm, Cause::Maintenance));
         let page_of = self.completion_queues.get(cqn).map(|cq| cq.doorbell_page);
-        let diagnostic = match page_of {
-            None => Some(Diagnostic::DoorbellNoQueue),
-            Some(own) if own != page => Some(Diagnostic::DoorbellForeignPage),
+        let refused = match page_of {
+            None => Some((Diagnostic::DoorbellNoQueue, request.consumer)),
+            Some(own) if own != page => Some((Diagnostic::DoorbellForeignPage, page)),
             Some(_) => None,
         };
-        if let Some(diagnostic) = diagnostic {
-            return self.diagnose(host.now_ns, diagnostic, cqn.0, page.into());
+        if let Some((diagnostic, value)) = refused {
+            return self.diagnose(host.now_ns, diagnostic, cqn.0, value.into());
         }
         if let Some(cq) = self.completion_queues.get_mut(cqn) {
             // A state, not a queue: the newest arm is the one that counts.
@@ -62,7 +62,10 @@ impl Engine {
                 }
                 self.store_cq(host, cqn, context);
             }
-            Err(diagnostic) => self.diagnose(host.now_ns, diagnostic, cqn.0, request.consumer.into()),
+            Err(diagnostic) => {
+                let value = if diagnostic == Diagnostic::ArmStale { request.sequence.into() } else { request.consumer };
+                self.diagnose(host.now_ns, diagnostic, cqn.0, value.into());
+            }
         }
     }
 

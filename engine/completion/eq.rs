@@ -115,7 +115,7 @@ impl Engine {
             return self.diagnose(host.now_ns, Diagnostic::EqUpdateForeign, eqn.0, page.into());
         }
         let Some(eq) = self.event_queues.get_mut(eqn) else {
-            return self.diagnose(host.now_ns, Diagnostic::DoorbellNoQueue, eqn.0, 0);
+            return self.diagnose(host.now_ns, Diagnostic::DoorbellNoQueue, eqn.0, consumer.into());
         };
         if eq.producer.wrapping_sub(consumer) > eq.ring.entries() {
             return self.diagnose(host.now_ns, Diagnostic::EqConsumerAhead, eqn.0, consumer.into());

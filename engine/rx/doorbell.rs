@@ -16,7 +16,7 @@ impl Engine {
             // Receives that are posted in the error state complete flushed.
             Ok(QpState::Err) if !planted("receives_in_error_not_flushed") => self.flush(host, qpn),
             Ok(_) => {}
-            Err(diagnostic) => self.diagnose(host.now_ns, diagnostic, qpn.0, producer.into()),
+            Err(diagnostic) => self.refuse_doorbell(host, diagnostic, qpn.0, page, producer),
         }
     }
 

@@ -31,7 +31,7 @@ impl Engine {
     ) {
         access.count(host, Origin::new(Class::RecvDoorbell, Cause::Maintenance));
         if let Err(diagnostic) = self.accept_shared_doorbell(page, srqn, producer) {
-            self.diagnose(host.now_ns, diagnostic, srqn.0, producer.into());
+            self.refuse_doorbell(host, diagnostic, srqn.0, page, producer);
         }
     }
 

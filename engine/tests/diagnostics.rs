@@ -469,18 +469,46 @@ fn every_rule_that_is_broken_is_named() {
 fn the_last_diagnostic_stands_in_its_registers_until_it_is_cleared() {
     let mut host = Host::new(EngineConfig::default(), IP_A, 0x11);
     host.bring_up();
-    let read = |host: &mut Host, register: u32| {
-        let mut word = [0; 4];
-        host.engine.handle_read(host.now_ns, &mut host.port, 0, register.into(), &mut word);
-        u32::from_le_bytes(word)
-    };
-    assert_eq!(read(&mut host, REG_LAST_DIAGNOSTIC), 0);
+    assert_eq!(read_register(&mut host, REG_LAST_DIAGNOSTIC), 0);
     host.ring(DB_SEND, queue_doorbell(0x77, 1));
-    assert_eq!(read(&mut host, REG_LAST_DIAGNOSTIC), Diagnostic::DoorbellNoQueue.number());
-    assert_eq!(read(&mut host, REG_LAST_DIAGNOSTIC_OBJECT), 0x77);
+    assert_eq!(read_register(&mut host, REG_LAST_DIAGNOSTIC), Diagnostic::DoorbellNoQueue.number());
+    assert_eq!(read_register(&mut host, REG_LAST_DIAGNOSTIC_OBJECT), 0x77);
     host.write(0, REG_LAST_DIAGNOSTIC.into(), &[0; 4]);
-    assert_eq!(read(&mut host, REG_LAST_DIAGNOSTIC), 0);
+    assert_eq!(read_register(&mut host, REG_LAST_DIAGNOSTIC), 0);
     assert_eq!(host.engine.counters().diagnostics, 1);
+    host.ring(DB_SEND, queue_doorbell(0x77, 1));
+    host.engine.forget_last_diagnostic();
+    assert_eq!(read_register(&mut host, REG_LAST_DIAGNOSTIC), 0, "the next host does not inherit it");
+}
+
+fn read_register(host: &mut Host, register: u32) -> u32 {
+    let mut word = [0; 4];
+    host.engine.handle_read(host.now_ns, &mut host.port, 0, register.into(), &mut word);
+    u32::from_le_bytes(word)
+}
+
+/// What `docs/diagnostics.md` says of objects and values.
+#[test]
+fn the_value_is_what_broke_the_rule() {
+    let mut fabric = Fabric::new(EngineConfig::default(), 1);
+    let host = &mut fabric.a;
+    let mut expect = |broken: fn(&mut Host), diagnostic: Diagnostic, object: u32, value: u64| {
+        broken(host);
+        let record = host.engine.poll_diagnostic().map(|record| (record.diagnostic, record.object, record.value));
+        assert_eq!(record, Some((diagnostic, object, value)), "{}", diagnostic.rule().name);
+    };
+    expect(
+        |host| host.write(0, REG_STATUS.into(), &[9, 8, 7, 6]),
+        Diagnostic::RegisterReadOnly,
+        REG_STATUS,
+        0x0607_0809,
+    );
+    expect(|host| host.write(0, REG_STATUS.into(), &[9, 8]), Diagnostic::RegisterAccess, REG_STATUS, 2);
+    expect(|host| host.write(2, DB_SEND.into(), &[1; 4]), Diagnostic::DoorbellAccess, DB_SEND, 4);
+    expect(|host| host.ring(DB_SEND, 1 << 63 | 5), Diagnostic::DoorbellReserved, DB_SEND, 1 << 63 | 5);
+    expect(|host| host.ring(DB_SEND, queue_doorbell(0x77, 6)), Diagnostic::DoorbellNoQueue, 0x77, 6);
+    expect(|host| host.ring(4096 + DB_SEND, queue_doorbell(0x11, 6)), Diagnostic::DoorbellForeignPage, 0x11, 1);
+    expect(|host| host.ring(DB_SEND, queue_doorbell(0x11, 0x4000)), Diagnostic::DoorbellBeyondRing, 0x11, 0x4000);
 }
 
 #[test]
@@ -527,6 +555,8 @@ fn a_strict_device_stops_at_warnings() {
         match rule.severity() {
             Severity::Warning => {
                 assert!(fatal, "{} is a warning", rule.name);
+                let last = [&mut fabric.a, &mut fabric.b].map(|host| read_register(host, REG_LAST_DIAGNOSTIC));
+                assert!(last.contains(&rule.number), "{}: the registers say {last:?}", rule.name);
                 stopped.insert(rule.number);
             }
             // These two are what a device that has stopped says.
@@ -546,11 +576,7 @@ fn a_stopped_device_tells_its_driver_and_comes_back_by_a_reset() {
     fabric.a.send(&write());
     fabric.a.ring(DB_SEND, queue_doorbell(0x77, 1));
     let number = Diagnostic::DoorbellNoQueue.number();
-    let status = |host: &mut Host| {
-        let mut word = [0; 4];
-        host.engine.handle_read(host.now_ns, &mut host.port, 0, REG_STATUS.into(), &mut word);
-        u32::from_le_bytes(word)
-    };
+    let status = |host: &mut Host| read_register(host, REG_STATUS);
     assert_eq!(status(&mut fabric.a) & STATUS_FATAL, STATUS_FATAL);
     let failed = fabric.a.poll().expect("the request fails");
     assert_eq!((failed.vendor_err.get(), fabric.a.engine.queue_pair_state(0x11)), (number, Some(QpState::Err)));

@@ -28,7 +28,7 @@ impl Engine {
         access.count(host, Origin::new(Class::Doorbell, cause));
         let index = match accepted {
             Ok(index) => index,
-            Err(diagnostic) => return self.diagnose(host.now_ns, diagnostic, qpn.0, producer.into()),
+            Err(diagnostic) => return self.refuse_doorbell(host, diagnostic, qpn.0, page, producer),
         };
         if access.torn {
             self.diagnose_torn_line(host, access, qpn.0);

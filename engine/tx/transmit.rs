@@ -163,14 +163,15 @@ impl Engine {
         }
         let begins_next = context.state.sends() && qp.replay.back().is_none_or(|entry| entry.next_psn() == psn);
         let Some(wqe) = qp.waiting.front().copied().filter(|_| begins_next) else { return false };
-        let Some(Err(diagnostic)) = self.wqes.get(wqe).map(|fetched| &fetched.work) else { return false };
-        let diagnostic = *diagnostic;
+        let Some(fetched) = self.wqes.get(wqe) else { return false };
+        let Err(diagnostic) = fetched.work else { return false };
+        let slot_index = fetched.slot_index;
         let status = match diagnostic {
             Diagnostic::AtomicLength => Status::LocalLength,
             _ => Status::LocalQpOperation,
         };
         qp.failing = Some(Failing { wqe, psn, status, diagnostic });
-        self.diagnose(host.now_ns, diagnostic, qpn.0, 0);
+        self.diagnose(host.now_ns, diagnostic, qpn.0, slot_index.into());
         self.fail_if_oldest(host, qpn, context);
         self.store_qp(host, qpn, *context);
         true

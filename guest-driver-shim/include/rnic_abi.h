@@ -973,7 +973,7 @@ RNIC_ASSERT(offsetof(struct rnic_counter_values, values) == 8, "rnic_counter_val
 	X(204, RNIC_DOORBELL_BEYOND_RING, "the producer index is further ahead than the ring has slots") \
 	X(205, RNIC_DOORBELL_STATE, "the queue pair's state does not take this doorbell") \
 	X(206, RNIC_DOORBELL_TORN_LINE, "a 64-byte line arrived in pieces and counts as its first 8 bytes") \
-	X(207, RNIC_ARM_STALE, "the arm's sequence is not newer than the last one") \
+	X(207, RNIC_ARM_STALE, "the arm's sequence is not the one that is due: the next one after an event, else the last one again") \
 	X(208, RNIC_ARM_CONSUMER_AHEAD, "the consumer index is ahead of the producer") \
 	X(209, RNIC_EQ_UPDATE_FOREIGN, "event queues are updated on doorbell page 0 only") \
 	X(210, RNIC_EQ_CONSUMER_AHEAD, "the event queue's consumer index is ahead of its producer") \

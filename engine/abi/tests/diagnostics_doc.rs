@@ -26,6 +26,25 @@ broke the rule and nothing else; with `rnic serve --strict` it stops the device 
 Numbers never change their meaning. A driver prints the number and, if it likes, the sentence: the C header
 `guest-driver-shim/include/rnic_abi.h` has them as `RNIC_DIAGNOSTICS(X)`.
 
+`rnic events` shows two numbers with each: the object, which is that of `REG_LAST_DIAGNOSTIC_OBJECT` (listed in
+[Registers](hardware-abi.md#registers)), and the value that broke the rule:
+
+| rules | value |
+|---|---|
+| 100, 200 | bytes of the access |
+| 101, 102, 201; 105 and 106 for a doorbell | what was stored |
+| 104; 105 and 106 for the command doorbell; 203, 204, 205 | the index in the doorbell |
+| 202, 209 | the doorbell page that was used |
+| 206 | offset of the store in its BAR |
+| 207 | the arm's sequence |
+| 208, 210 | the consumer index |
+| 300 to 327 of a command | its slot in the command ring; 302 the driver's index of it |
+| 312 | the vector |
+| 400 to 449 of a work request | the slot's index in its ring; once packets of it were built, the bytes of its message before |
+| 4xx and 5xx of a packet | its PSN |
+| 510 | the MSN |
+| others | 0 |
+
 This file is generated; `RNIC_WRITE_GOLDEN=1 cargo test -p rnic-abi --test diagnostics_doc` writes it.
 ";
 
