@@ -38,12 +38,17 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The folder that the options or the environment name, created if it is not there.
-    pub fn open(options: &Options) -> Result<Cache> {
-        let folder = match &options.cache_folder {
+    /// Where the folder is, or would be.
+    pub fn place(options: &Options) -> PathBuf {
+        match &options.cache_folder {
             Some(folder) => folder.clone(),
             None => default_folder(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME")),
-        };
+        }
+    }
+
+    /// The folder that the options or the environment name, created if it is not there.
+    pub fn open(options: &Options) -> Result<Cache> {
+        let folder = Cache::place(options);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(file("creation", &folder))?;
         only_ours(&folder)?;
         // Absolute, because programs are started from it with other working folders.

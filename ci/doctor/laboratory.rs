@@ -12,7 +12,23 @@ use crate::image::Image;
 use crate::qemu::{Qemu, RunFolder, Version};
 use crate::{Error, Options, Progress, Result};
 
+/// A cache that is not there yet is tried beside its place, and nothing of it stays.
 pub fn examine(options: &Options, progress: &mut dyn Progress) -> Vec<Finding> {
+    let place = Cache::place(options);
+    let is_there = place.try_exists().unwrap_or(true);
+    let beside = place.ancestors().skip(1).find(|folder| folder.is_dir()).filter(|_| !is_there);
+    let Some(Ok(trial)) = beside.map(|folder| tempfile::Builder::new().prefix(".rnic-doctor-").tempdir_in(folder))
+    else {
+        return look(options, progress);
+    };
+    let cache_folder = trial.path().join("cache");
+    let mut findings = look(&Options { cache_folder: Some(cache_folder.clone()), ..options.clone() }, progress);
+    let [tried, meant] = [&cache_folder, &place].map(|folder| folder.display().to_string());
+    findings.iter_mut().for_each(|finding| finding.found = finding.found.replace(&tried, &meant));
+    findings
+}
+
+fn look(options: &Options, progress: &mut dyn Progress) -> Vec<Finding> {
     let cache = match Cache::open(options).and_then(|cache| writable(&cache).map(|()| cache)) {
         Ok(cache) => cache,
         Err(error) => {
@@ -218,6 +234,9 @@ mod tests {
         let mut options = Options { cache_folder: Some(folder.path().join("c")), offline: true, ..Options::default() };
         let found = levels(&options);
         assert!(found.contains(&("guest image", Level::Note)) && found.contains(&("KVM", Level::Note)), "{found:?}");
+        let told: String = examine(&options, &mut Silent).into_iter().map(|finding| finding.found + "\n").collect();
+        assert!(told.contains(&folder.path().join("c").display().to_string()), "{told}");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0, "a look leaves nothing behind");
         options.qemu = Some(folder.path().join("missing"));
         assert!(levels(&options).contains(&("QEMU", Level::Stops)));
     }

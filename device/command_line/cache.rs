@@ -6,6 +6,7 @@ use rnic_ci::cache::Cache;
 use rnic_ci::cache::inventory::{Entry, Verdict};
 use rnic_ci::{Error, Options, StandardError};
 use serde_json::json;
+use std::path::Path;
 
 #[derive(Debug, Args)]
 pub struct CacheOptions {
@@ -64,11 +65,21 @@ pub fn run(options: &CacheOptions) -> Exit {
 }
 
 fn carry_out(what: &What) -> Result<String, Error> {
-    let cache = Cache::open(&Options::from_environment())?;
+    let options = Options::from_environment();
+    let place = Cache::place(&options);
+    // Nobody makes a folder to look into it.
+    if let Ok(false) = place.try_exists() {
+        return Ok(match what {
+            What::List { json: true } => listed_json(&place, &[]),
+            What::List { .. } => listed(&place, &[]),
+            What::Clean { dry_run, .. } => cleaned(&place, &[], &[], *dry_run),
+        });
+    }
+    let cache = Cache::open(&options)?;
     match what {
         What::List { json } => {
             let entries = cache.inventory(DEFAULT_UNUSED_DAYS)?;
-            Ok(if *json { listed_json(&cache, &entries) } else { listed(&cache, &entries) })
+            Ok(if *json { listed_json(cache.folder(), &entries) } else { listed(cache.folder(), &entries) })
         }
         What::Clean { all, dry_run, unused_days } => {
             // What is looked at must not change before it is removed.
@@ -83,7 +94,7 @@ fn carry_out(what: &What) -> Result<String, Error> {
             if !dry_run {
                 gone.iter().try_for_each(Entry::remove)?;
             }
-            Ok(cleaned(&cache, &gone, &kept, *dry_run))
+            Ok(cleaned(cache.folder(), &gone, &kept, *dry_run))
         }
     }
 }
@@ -105,14 +116,14 @@ fn line(entry: &Entry) -> String {
     format!("{:>12}  {:<48} {why}\n", megabytes(entry.bytes), entry.name)
 }
 
-fn listed(cache: &Cache, entries: &[Entry]) -> String {
-    let mut text = format!("{}\n", cache.folder().display());
+fn listed(folder: &Path, entries: &[Entry]) -> String {
+    let mut text = format!("{}\n", folder.display());
     entries.iter().for_each(|entry| text += &line(entry));
     let gone: u64 = entries.iter().filter(|entry| matches!(entry.verdict, Verdict::Remove(_))).map(|e| e.bytes).sum();
     text + &format!("{:>12}  in all; `rnic cache clean` would free {}\n", megabytes(sum(entries)), megabytes(gone))
 }
 
-fn listed_json(cache: &Cache, entries: &[Entry]) -> String {
+fn listed_json(folder: &Path, entries: &[Entry]) -> String {
     let rows: Vec<_> = entries
         .iter()
         .map(|entry| {
@@ -129,13 +140,13 @@ fn listed_json(cache: &Cache, entries: &[Entry]) -> String {
             })
         })
         .collect();
-    let object = json!({ "schema": "rnic.cache/1", "folder": cache.folder(), "bytes": sum(entries), "entries": rows });
+    let object = json!({ "schema": "rnic.cache/1", "folder": folder, "bytes": sum(entries), "entries": rows });
     format!("{object}\n")
 }
 
-fn cleaned(cache: &Cache, gone: &[Entry], kept: &[Entry], dry_run: bool) -> String {
+fn cleaned(folder: &Path, gone: &[Entry], kept: &[Entry], dry_run: bool) -> String {
     let verb = if dry_run { "would be removed" } else { "removed" };
-    let mut text = format!("{}\n{verb}: {}\n", cache.folder().display(), megabytes(sum(gone)));
+    let mut text = format!("{}\n{verb}: {}\n", folder.display(), megabytes(sum(gone)));
     gone.iter().for_each(|entry| text += &line(entry));
     text += &format!("kept: {}\n", megabytes(sum(kept)));
     kept.iter().for_each(|entry| text += &line(entry));

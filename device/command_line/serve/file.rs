@@ -30,10 +30,40 @@ pub fn parse(text: &str) -> Result<Configuration, String> {
     }
 }
 
-/// The same as TOML that [`parse`] reads back as the same.
+/// The same as TOML that [`parse`] reads back as the same, with the keys that have no value as comments.
 pub fn write(configuration: &Configuration) -> Result<String, String> {
-    toml::to_string(configuration).map_err(|error| format!("the configuration cannot be written: {error}"))
+    let set =
+        toml::to_string(configuration).map_err(|error| format!("the configuration cannot be written: {error}"))?;
+    let receive = configuration.adapters.last().map(|adapter| &adapter.receive);
+    let lacks = |key: bool, text: &'static str| if key { "" } else { text };
+    let top =
+        [lacks(configuration.capture.is_some(), CAPTURE), lacks(!configuration.plain_ports.is_empty(), PLAIN_PORTS)];
+    let of_adapter = [
+        lacks(receive.is_none_or(|receive| receive.reorder.is_some()), REORDER),
+        lacks(receive.is_none_or(|receive| receive.rate.is_some()), RATE),
+    ];
+    Ok(top.concat() + &set + &of_adapter.concat())
 }
+
+const CAPTURE: &str = "# capture = \"frames.pcapng\"\n";
+const PLAIN_PORTS: &str = "# plain_ports = [\"P\"]\n";
+const REORDER: &str = "
+# Of the adapter above; each adapter may have it.
+# [adapter.receive.reorder]
+# probability = 0.01
+# frames = 3
+# timeout_us = 1000
+";
+const RATE: &str = "
+# Of the adapter above; each adapter may have it, with or without the marking.
+# [adapter.receive.rate]
+# bits_per_second = 10000000000
+# queue_bytes = 1048576
+# [adapter.receive.rate.marking]
+# min_bytes = 65536
+# max_bytes = 524288
+# probability = 0.1
+";
 
 fn explain(text: &str, error: &toml::de::Error) -> String {
     let line = error.span().map_or(1, |span| line_of(text, span.start));
@@ -117,6 +147,26 @@ name = "right"
         let names = |text| parse(text).expect("right").adapters.iter().map(|a| a.name.to_string()).collect::<Vec<_>>();
         assert_eq!(names(""), ["A", "B"]);
         assert_eq!(names(WHOLE), ["left", "right"]);
+    }
+
+    /// Every key stands in what is printed: with its value, or as a comment that is right as it stands.
+    #[test]
+    fn what_has_no_value_is_a_comment_to_be_used() {
+        let written = write(&parse("").expect("right")).expect("written");
+        let used: String = written
+            .lines()
+            .map(|line| {
+                line.strip_prefix("# ").filter(|rest| rest.contains(['=', '['])).unwrap_or(line).to_owned() + "\n"
+            })
+            .collect();
+        let configuration = parse(&used).unwrap_or_else(|mistake| panic!("{mistake}\n{used}"));
+        let receive = &configuration.adapters[1].receive;
+        assert!(configuration.capture.is_some() && configuration.plain_ports.len() == 1, "{used}");
+        assert!(
+            receive.reorder.is_some() && receive.rate.as_ref().is_some_and(|rate| rate.marking.is_some()),
+            "{used}"
+        );
+        assert!(!write(&configuration).expect("written").contains('#'), "nothing is left to be named");
     }
 
     /// The line, and the words that must stand in the sentence.
