@@ -7,6 +7,7 @@ use rnic_device::management::reports::server::ServerReport;
 use rnic_device::management::{ClientError, ManagementClient, Reason, Request, folder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -40,7 +41,7 @@ impl Failure {
             Self::TimeLimit(sentence) => (sentence, Exit::TimeLimit),
             Self::Closed => return Exit::Success,
         };
-        eprintln!("rnic {command}: {sentence}");
+        eprintln!("rnic {command}: {}", harmless(&sentence));
         exit
     }
 }
@@ -175,10 +176,21 @@ impl Connection {
     }
 }
 
+/// What another process says may not steer the terminal: control characters are shown as what they are.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let steers = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
+    if !text.contains(steers) {
+        return text.into();
+    }
+    let shown =
+        |character: char| if steers(character) { character.escape_unicode().to_string() } else { character.into() };
+    text.chars().map(shown).collect::<String>().into()
+}
+
 /// Writes text to standard output, whole.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(harmless(text).as_bytes())?;
     Ok(out.flush()?)
 }
 
@@ -222,6 +234,12 @@ mod tests {
         }
         assert_eq!(parse_qpn("0xffffff"), Ok(0xff_ffff));
         assert!(parse_qpn("0x1000000").is_err());
+    }
+
+    #[test]
+    fn nothing_that_is_said_steers_the_terminal() {
+        assert_eq!(harmless("a\tb\né\n"), "a\tb\né\n");
+        assert_eq!(harmless("\u{1b}[2Jgone\r\u{9b}"), "\\u{1b}[2Jgone\\u{d}\\u{9b}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a server may take for one reply.
 pub const LIMIT: Duration = Duration::from_secs(10);
@@ -80,6 +80,7 @@ impl ManagementClient {
 
     fn receive_line(&mut self) -> Result<Vec<u8>, ClientError> {
         let mut searched = 0;
+        let asked = Instant::now();
         loop {
             if let Some(end) = self.input[searched..].iter().position(|byte| *byte == b'\n') {
                 let rest = self.input.split_off(searched + end + 1);
@@ -90,6 +91,10 @@ impl ManagementClient {
             searched = self.input.len();
             if searched > MAX_REPLY_BYTES {
                 return Err(self.misunderstood(format!("a reply of more than {MAX_REPLY_BYTES} bytes")));
+            }
+            // The limit of a read alone would let one that drips take for ever.
+            if asked.elapsed() > LIMIT {
+                return Err(self.failed(io::ErrorKind::TimedOut.into()));
             }
             let mut piece = [0; 64 << 10];
             match (&self.stream).read(&mut piece) {

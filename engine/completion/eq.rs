@@ -70,6 +70,11 @@ impl Engine {
         if producer.wrapping_sub(eq.consumer) >= ring.entries() {
             return Err(Stop::Broken(Diagnostic::EqOverrun));
         }
+        // A completion's event is the completion's; one of nobody's operation is its own.
+        let cause = match cause {
+            Cause::Maintenance => Cause::Event { eqn: eqn.0, index: producer },
+            of_completion => of_completion,
+        };
         let owner = Owner::EventQueue(eqn.0);
         let offset = ring.offset(producer);
         let (iova, _) = self.translate(host, owner, &ring.pages, offset, cause, Waiter::Event(eqn))?;

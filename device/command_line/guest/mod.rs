@@ -8,6 +8,7 @@ mod command;
 mod console;
 mod terminal;
 
+use crate::connection;
 use crate::exit::Exit;
 use crate::signals::Signals;
 use crate::sockets;
@@ -64,8 +65,8 @@ pub struct GuestOptions {
     /// More kernel arguments.
     #[arg(long, value_name = "ARGUMENTS")]
     append: Option<String>,
-    /// Memory of the guest in MiB [default: 256].
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(128..=65536))]
+    /// Memory of the guest: MiB, or with M or G behind [default: 256].
+    #[arg(long, value_name = "SIZE", value_parser = mebibytes)]
     memory: Option<u32>,
     /// A folder of this machine that the guest finds, writable, in /share (9p).
     #[arg(long, value_name = "FOLDER", conflicts_with = "initrd")]
@@ -93,6 +94,17 @@ pub struct GuestOptions {
     /// More of QEMU's command line.
     #[arg(last = true, value_name = "QEMU-ARGS")]
     qemu_arguments: Vec<OsString>,
+}
+
+fn mebibytes(text: &str) -> Result<u32, String> {
+    const ALLOWED: std::ops::RangeInclusive<u32> = 128..=65536;
+    let (digits, unit) = match text.strip_suffix(['G', 'g']) {
+        Some(digits) => (digits, 1024),
+        None => (text.strip_suffix(['M', 'm']).unwrap_or(text), 1),
+    };
+    let size = digits.parse::<u32>().ok().and_then(|number| number.checked_mul(unit));
+    size.filter(|size| ALLOWED.contains(size))
+        .ok_or_else(|| format!("{text:?} is no size from 128M to 64G: give MiB, or for example 512M or 2G"))
 }
 
 /// How it ends before the guest does.
@@ -162,6 +174,13 @@ fn spec(options: &GuestOptions) -> Result<WorkbenchSpec, Failure> {
         let socket = adapter.socket.display();
         return Err(Failure::Environment(format!("nobody listens on {socket}: start `rnic serve`")));
     }
+    if is_taken(&adapter.socket, &folder) {
+        let name = &adapter.name;
+        return Err(Failure::Environment(format!(
+            "a guest is attached to adapter {name} already, and it takes one at a time (see `rnic list`): end that one, or \
+             choose another adapter"
+        )));
+    }
     if options.exec.as_ref().is_some_and(|line| line.contains('\n')) {
         return Err(Failure::Usage("--exec takes one line: send a script with --send, or share its folder".into()));
     }
@@ -193,6 +212,18 @@ fn spec(options: &GuestOptions) -> Result<WorkbenchSpec, Failure> {
         commands: options.exec.is_some(),
         share,
         extra_arguments: options.qemu_arguments.clone(),
+    })
+}
+
+/// A server of the folder says that somebody is attached. Who cannot be asked is left to QEMU.
+fn is_taken(socket: &Path, folder: &Path) -> bool {
+    let names = connection::names(folder).unwrap_or_default();
+    names.iter().any(|name| match connection::find(folder, name) {
+        connection::Found::Running(server) => {
+            let same = |path: &Path| path.canonicalize().ok() == socket.canonicalize().ok();
+            server.server.adapters.iter().any(|adapter| same(&adapter.socket) && adapter.attached == Some(true))
+        }
+        _ => false,
     })
 }
 
@@ -234,6 +265,14 @@ fn await_ready(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_given_in_mebibytes_or_with_its_unit() {
+        assert_eq!(["256", "512M", "2G", "2g"].map(mebibytes), [Ok(256), Ok(512), Ok(2048), Ok(2048)]);
+        for wrong in ["", "M", "127", "65G", "1T", "-1", "4194304G"] {
+            assert!(mebibytes(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_file_that_is_no_kernel_is_refused() {
