@@ -150,34 +150,50 @@ fn moment(moment: &Moment) -> String {
 fn text(options: &StatOptions, report: &StatReport) -> String {
     let mut text = String::new();
     for function in &report.functions {
-        let (number, link) = (function.function, &function.link);
-        // An Ethernet function that nobody uses.
-        if number > 0 && function.total.crossings == 0 {
-            text += &format!("adapter {}, function {number} ({}): no crossings\n", report.adapter, function.name);
-            continue;
-        }
-        text += &format!(
-            "adapter {}, function {number} ({}), PCIe gen {} x{}, MPS {} MRRS {} RCB {}\nfrom {} to {}\n",
-            report.adapter,
-            function.name,
-            link.generation,
-            link.width,
-            link.mps,
-            link.mrrs,
-            link.rcb,
-            moment(&report.since),
-            moment(&report.until)
-        );
-        text += &heading("class");
-        for (class, totals) in &function.classes {
-            text += &row(class, totals);
-        }
-        text += &row("total", &function.total);
-        if options.per_op {
-            text += &per_op(function, report);
+        text += &of_function(options, report, function);
+        // Operations are the RNIC's.
+        if function.function == 0 {
+            text += &operations(report);
         }
     }
-    text += &format!(
+    if options.counters {
+        for (name, value) in report.counters.iter().chain(&report.ethernet_counters).filter(|(_, value)| **value > 0) {
+            text += &format!("  {name:<28}{value:>12}\n");
+        }
+    }
+    text
+}
+
+fn of_function(options: &StatOptions, report: &StatReport, function: &FunctionStat) -> String {
+    let (adapter, number, link) = (&report.adapter, function.function, &function.link);
+    // An Ethernet function that nobody uses.
+    if number > 0 && function.total.crossings == 0 {
+        return format!("adapter {adapter}, function {number} ({}): no crossings\n", function.name);
+    }
+    let mut text = format!(
+        "adapter {adapter}, function {number} ({}), PCIe gen {} x{}, MPS {} MRRS {} RCB {}\nfrom {} to {}\n",
+        function.name,
+        link.generation,
+        link.width,
+        link.mps,
+        link.mrrs,
+        link.rcb,
+        moment(&report.since),
+        moment(&report.until)
+    );
+    text += &heading("class");
+    for (class, totals) in &function.classes {
+        text += &row(class, totals);
+    }
+    text += &row("total", &function.total);
+    if options.per_op {
+        text += &per_op(function, report);
+    }
+    text
+}
+
+fn operations(report: &StatReport) -> String {
+    let mut text = format!(
         "operations: {} sends ended, {} messages of peers executed\n",
         report.operations.finished_sends, report.operations.executed_messages
     );
@@ -193,11 +209,6 @@ fn text(options: &StatOptions, report: &StatReport) -> String {
     }
     if report.queues_missing {
         text += "queue pairs: not kept any more for these marks; mark more often, or sooner\n";
-    }
-    if options.counters {
-        for (name, value) in report.counters.iter().chain(&report.ethernet_counters).filter(|(_, value)| **value > 0) {
-            text += &format!("  {name:<28}{value:>12}\n");
-        }
     }
     text
 }

@@ -64,11 +64,13 @@ impl Session {
             return Ok(());
         }
         self.reply.clear();
+        let body = message.body;
         let outcome = self.perform(message, backend);
         if let Err(errno) = outcome {
             let Header { message_id, size_bytes, .. } = header;
             let command = header.command();
-            self.notices.warn(format_args!("{command} (id {message_id}, {size_bytes} bytes) is refused: {errno}"));
+            let place = region_access::place(command, body).map_or(String::new(), |place| format!(" at {place}"));
+            self.notices.warn(format_args!("{command} (id {message_id}, {size_bytes} bytes){place} is refused: {errno}"));
         }
         let planted_bug = outcome.is_err() && planted("vfio_user_error_to_no_reply");
         if header.no_reply() && !planted_bug {

@@ -1,7 +1,7 @@
 //! REGION_READ and REGION_WRITE: the guest's loads and stores. A posted write is the hot path of the connection.
 
 use super::super::backend::Backend;
-use super::super::message::{MAX_DATA_BYTES, RegionAccess};
+use super::super::message::{Command, MAX_DATA_BYTES, RegionAccess};
 use super::super::reply::Reply;
 use super::{beginning, exactly};
 use rustix::io::Errno;
@@ -22,6 +22,14 @@ pub fn write(body: &[u8], backend: &mut dyn Backend, reply: &mut Reply) -> Resul
     perform_write(&access, data, backend)?;
     reply.put(&access);
     Ok(())
+}
+
+/// What a request that was refused wanted, for the log.
+pub fn place(command: Command, body: &[u8]) -> Option<String> {
+    let is_access = command == Command::REGION_READ || command == Command::REGION_WRITE;
+    let (access, _): (RegionAccess, &[u8]) = beginning(body).ok().filter(|_| is_access)?;
+    let RegionAccess { offset, region, count } = access;
+    Some(format!("region {region}, offset {offset:#x}, {count} bytes"))
 }
 
 /// Checks one write and hands it to the backend. `data` is of the length the access says.
