@@ -70,7 +70,8 @@ impl Session {
             let Header { message_id, size_bytes, .. } = header;
             let command = header.command();
             let place = region_access::place(command, body).map_or(String::new(), |place| format!(" at {place}"));
-            self.notices.warn(format_args!("{command} (id {message_id}, {size_bytes} bytes){place} is refused: {errno}"));
+            self.notices
+                .warn(format_args!("{command} (id {message_id}, {size_bytes} bytes){place} is refused: {errno}"));
         }
         let planted_bug = outcome.is_err() && planted("vfio_user_error_to_no_reply");
         if header.no_reply() && !planted_bug {

@@ -103,8 +103,8 @@ pub(crate) fn check(context: &QpContext, in_sequence: &InSequence<'_, '_>) -> Re
     let immediate =
         info.headers.contains(Headers::IMMDT).then(|| u32::from_be_bytes(packet.headers.extension.immdt.immediate));
     let invalidate = info.headers.contains(Headers::IETH).then_some(Key(packet.headers.extension.ieth.remote_key));
-    let solicited = (last || planted("solicited_anywhere")) && packet.headers.bth.solicited_event;
-    let solicited = solicited && !planted("solicited_never");
+    // Of a message's packets the last one's counts: it is the one that completes.
+    let solicited = packet.headers.bth.solicited_event && !planted("solicited_never");
     Ok(Arrival { message, offset, length_bytes, first, last, immediate, invalidate, solicited })
 }
 

@@ -4,7 +4,7 @@
 //! else is dropped and counted.
 
 use crate::blocks::Block;
-use crate::context::queue_pair::{QpContext, Service};
+use crate::context::queue_pair::{QpContext, QpState, Service};
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::numbers::Qpn;
@@ -15,6 +15,11 @@ use rnic_abi::command::MULTICAST_QPN;
 use rnic_pcie::Cause;
 use rnic_wire::bth::DEFAULT_PARTITION_KEY;
 use rnic_wire::{Drop, Frame, IcrcCheck, IcrcState, ParsedPacket, parse};
+
+/// Asked when a packet comes, and again when its turn comes: the state may be another one by then.
+fn takes_packets(state: QpState) -> bool {
+    state.receives() || planted("packets_in_any_state")
+}
 
 impl Engine {
     /// A frame from the wire. Its buffer is taken when the packet has to wait.
@@ -86,7 +91,7 @@ impl Engine {
             self.counters.rx_dropped_no_qp += 1;
             return None;
         };
-        if !qp.state.receives() && !planted("packets_in_any_state") {
+        if !takes_packets(qp.state) {
             self.counters.rx_dropped_state += 1;
             return None;
         }
@@ -118,7 +123,7 @@ impl Engine {
 
     fn run_through(&mut self, host: &mut Host, qpn: Qpn, frame: &Frame) -> Result<(), Stop> {
         // What is left of a queue pair in error takes nothing more.
-        if !self.queue_pairs.get(qpn).is_some_and(|qp| qp.state.receives() && !qp.leaving) {
+        if !self.queue_pairs.get(qpn).is_some_and(|qp| takes_packets(qp.state) && !qp.leaving) {
             self.counters.rx_dropped_state += 1;
             return Ok(());
         }

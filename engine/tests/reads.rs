@@ -434,6 +434,8 @@ fn a_duplicate_read_is_read_again_within_its_range_and_otherwise_dropped() {
     let mut fabric = fabric();
     fabric.a.send(&read(256 * 4));
     fabric.run();
+    // As good a key for the same bytes, but not the one that was read by.
+    fabric.b.register(0x200, VIRTUAL, BUFFER_BYTES, BUFFER, 1, all_rights());
     fabric.clear_logs();
     let forged = |fabric: &Fabric, psn: u32, address: u64, key: u32, length: u32| {
         Forged::new(&fabric.b, IP_A, REQUEST, psn, &[]).reth(address, key, length).frame()
@@ -444,13 +446,14 @@ fn a_duplicate_read_is_read_again_within_its_range_and_otherwise_dropped() {
         (1001, REMOTE, 0x100, 256),
         (1001, REMOTE + 256, 0x100, 256 * 3 + 1),
         (1000, REMOTE, 0x101, 256),
+        (1000, REMOTE, 0x200, 256),
         (999, REMOTE, 0x100, 256),
     ] {
         let frame = forged(&fabric, psn, address, key, length);
         fabric.b.receive(frame);
         assert!(fabric.b.transmit().is_none(), "PSN {psn}, address {address:#x}, key {key:#x}, {length} bytes");
     }
-    assert_eq!(fabric.b.engine.counters().duplicate_unanswered, 5);
+    assert_eq!(fabric.b.engine.counters().duplicate_unanswered, 6);
     let frame = forged(&fabric, 1001, REMOTE + 256, 0x100, 256 * 2);
     fabric.b.receive(frame);
     let answers: Vec<_> = std::iter::from_fn(|| fabric.b.transmit()).collect();

@@ -133,6 +133,10 @@ fn every_state_takes_every_event_as_the_table_says() {
             let mut host = host_in(state);
             happen(&mut host, *event);
             assert_eq!(outcome(&mut host), *expected, "{state:?} {event:?}");
+            let is_packet = matches!(event, InOrder | Duplicate | Ahead | Invalid | Ack);
+            let answers_nothing = matches!(event, Ack) && state == Rtr;
+            let dropped = u64::from(is_packet && (matches!(state, Reset | Init | Err) || answers_nothing));
+            assert_eq!(host.engine.counters().rx_dropped_state, dropped, "{state:?} {event:?}");
             // The resident state and the context agree.
             let answer = host.must(CommandOpcode::QUERY_QP, Host::object(0x11).as_bytes());
             let attributes: QpAttributes = zerocopy::FromBytes::read_from_prefix(&answer).unwrap().0;

@@ -56,6 +56,18 @@ fn a_lost_packet_is_refused_once_and_everything_from_it_on_is_sent_again() {
     delivered(&mut fabric, 256 * 6);
 }
 
+/// One refusal a gap, not one a connection: what arrives in order ends it.
+#[test]
+fn a_second_gap_is_refused_as_the_first_was() {
+    let mut fabric = fabric();
+    // PSN 1001 of the first time, and 1002 of the second: the refusal is the packet between.
+    lose(&mut fabric, |from, number| from == 'a' && (number == 1 || number == 8));
+    fabric.a.send(&write_of(256 * 6));
+    fabric.run();
+    assert_eq!(fabric.answers('b'), [(1001, NAK), (1002, NAK), (1005, ACK)]);
+    delivered(&mut fabric, 256 * 6);
+}
+
 #[test]
 fn what_is_sent_again_is_read_again_and_says_so() {
     let mut fabric = fabric();
