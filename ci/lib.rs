@@ -42,4 +42,4 @@ pub use error::{Error, Result};
 pub use held_folder::HeldFolder;
 pub use lab::Lab;
 pub use options::{Accelerator, Options};
-pub use progress::{Progress, Silent, StandardError};
+pub use progress::{Progress, Silent, StandardError, tell};

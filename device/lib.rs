@@ -5,6 +5,7 @@
 
 pub mod adapter;
 mod bell;
+pub mod clock;
 pub mod function;
 pub mod management;
 pub mod plain_port;

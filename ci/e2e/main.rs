@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     let steps = plan::steps();
     match Arguments::parse(std::env::args().skip(1)) {
         Err(sentence) => {
-            eprintln!("e2e: {sentence}");
+            rnic_ci::tell(format_args!("e2e: {sentence}"));
             ExitCode::from(2)
         }
         Ok(Arguments::List { terse, selection }) => {

@@ -21,6 +21,26 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Nobody can be told, and the exit number tells all the same.
+pub fn a_standard_error_that_cannot_be_written_changes_no_exit_number() {
+    for (arguments, exit) in [
+        ("demo --hosts model", 0),
+        ("demo --hosts model --expect-one-more", 1),
+        ("demo --hosts model --fault drop:9", 2),
+        ("demo --hosts model --capture /nonexistent/folder/file", 3),
+        ("demo --hosts model --time-limit 0", 4),
+        ("demo --hosts model --time-limit 18446744073709551615", 2),
+        ("demo --hosts model --json --capture -", 3),
+        ("explain-error 9999", 2),
+        ("serve --config /nonexistent", 2),
+    ] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+        let mut command = std::process::Command::new(PATH);
+        let status = command.args(arguments.split(' ')).stdout(std::process::Stdio::null()).stderr(full).status();
+        assert_eq!(status.expect("a run").code(), Some(exit), "{arguments}");
+    }
+}
+
 /// A run with its standard output in a pipe, and its standard error in a file.
 struct Run {
     child: Child,

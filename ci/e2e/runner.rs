@@ -27,7 +27,7 @@ pub fn run(steps: &[Step], selection: &Selection) -> ExitCode {
     let _lock = match lock() {
         Ok(lock) => lock,
         Err(sentence) => {
-            eprintln!("e2e: {sentence}");
+            rnic_ci::tell(format_args!("e2e: {sentence}"));
             return ExitCode::FAILURE;
         }
     };

@@ -64,12 +64,12 @@ fn try_apart(step: &Step, no_capture: bool, tally: &mut Tally) -> Result<(), Str
 pub fn run_here(steps: &[Step], name: &str, tally: &Path) -> ExitCode {
     let provision = plan::provision(steps);
     let Some(step) = steps.iter().chain(&provision).find(|step| step.name == name) else {
-        eprintln!("there is no step {name}");
+        rnic_ci::tell(format_args!("there is no step {name}"));
         return ExitCode::from(2);
     };
     let passed = std::panic::catch_unwind(step.run).is_ok();
     if let Err(error) = Tally::here().write(tally) {
-        eprintln!("{}: {error}", tally.display());
+        rnic_ci::tell(format_args!("{}: {error}", tally.display()));
         return ExitCode::FAILURE;
     }
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -68,7 +68,7 @@ impl Drop for RunFolder {
     fn drop(&mut self) {
         let keep = self.keep.load(Ordering::Relaxed) || std::thread::panicking();
         if let (true, Some(logs)) = (keep, self.temporary_logs.take()) {
-            eprintln!("rnic: the logs of this run are in {}", logs.keep().display());
+            crate::tell(format_args!("rnic: the logs of this run are in {}", logs.keep().display()));
         }
     }
 }

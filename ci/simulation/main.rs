@@ -83,7 +83,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("rnic-ci: {error}");
+            let _ = writeln!(std::io::stderr(), "rnic-ci: {error}");
             ExitCode::from(3)
         }
     }

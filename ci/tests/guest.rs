@@ -1,5 +1,7 @@
 //! Real guests: restored and booted, with an adapter plugged in, a program sent, run and talked to.
 
+#![allow(clippy::disallowed_macros, reason = "the test harness shows what a failed test has said")]
+
 #[path = "laboratory/adapter.rs"]
 mod adapter;
 mod laboratory;

@@ -202,7 +202,7 @@ pub fn run_in_guest() -> crate::exit::Exit {
     match serve(std::io::stdin(), std::io::stdout(), open) {
         Ok(()) => crate::exit::Exit::Success,
         Err(error) => {
-            eprintln!("rnic guest-agent: {error}");
+            tell!("rnic guest-agent: {error}");
             crate::exit::Exit::Environment
         }
     }

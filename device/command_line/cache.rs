@@ -58,7 +58,7 @@ pub fn run(options: &CacheOptions) -> Exit {
     match carry_out(&options.what) {
         Ok(text) => crate::output::print("cache", &text),
         Err(error) => {
-            eprintln!("rnic cache: {error}");
+            tell!("rnic cache: {error}");
             Exit::Environment
         }
     }

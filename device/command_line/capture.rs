@@ -21,8 +21,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Starts the capture of a server.
 pub fn start(server: &Server, path: &Path) -> Result<(), String> {
-    let started = server.switch.capture().start(open(path)?, CaptureOptions::default());
+    let started = server.switch.capture().start(open(path)?, by_time_of_day());
     started.map_err(|error| format!("capture to {}: {error}", path.display()))
+}
+
+/// Records carry the time of day.
+pub fn by_time_of_day() -> CaptureOptions {
+    CaptureOptions { epoch_ns: rnic_device::clock::epoch_ns(), ..CaptureOptions::default() }
 }
 
 /// The sink of a capture.

@@ -41,7 +41,7 @@ impl Failure {
             Self::TimeLimit(sentence) => (sentence, Exit::TimeLimit),
             Self::Closed => return Exit::Success,
         };
-        eprintln!("rnic {command}: {}", harmless(&sentence));
+        tell!("rnic {command}: {}", harmless(&sentence));
         exit
     }
 }

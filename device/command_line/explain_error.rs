@@ -33,7 +33,7 @@ pub fn run(options: &ExplainOptions) -> Exit {
         Some(wanted) => match find(wanted) {
             Ok(rule) => vec![rule],
             Err(message) => {
-                eprintln!("rnic explain-error: {message}");
+                tell!("rnic explain-error: {message}");
                 return Exit::Usage;
             }
         },

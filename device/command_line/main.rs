@@ -4,6 +4,10 @@
 //! tools reach a live server), `supervise` and `signals` (how a server lives and ends), `capture`, `logging`, and `exit` (what the
 //! number at the end says).
 
+// First: its macro is everybody's.
+#[macro_use]
+mod output;
+
 mod agent;
 mod bench;
 mod cache;
@@ -18,7 +22,6 @@ mod guest;
 mod list;
 mod logging;
 mod nearest;
-mod output;
 mod qemu_args;
 mod serve;
 mod show;

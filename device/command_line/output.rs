@@ -3,6 +3,11 @@
 use crate::exit::Exit;
 use std::io::{self, ErrorKind, Write};
 
+/// A line on standard error, as `eprintln!` writes it, but that a standard error which cannot be written ends nobody.
+macro_rules! tell {
+    ($($sentence:tt)*) => { rnic_ci::tell(format_args!($($sentence)*)) };
+}
+
 /// Prints for `rnic COMMAND`.
 pub fn print(command: &str, text: &str) -> Exit {
     let mut out = io::stdout();
@@ -10,7 +15,7 @@ pub fn print(command: &str, text: &str) -> Exit {
         Ok(()) => Exit::Success,
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Exit::Success,
         Err(error) => {
-            eprintln!("rnic {command}: standard output: {error}");
+            tell!("rnic {command}: standard output: {error}");
             Exit::Environment
         }
     }

@@ -77,7 +77,7 @@ pub fn run(options: &QemuArgsOptions) -> Exit {
     match text(options) {
         Ok(text) => crate::output::print("qemu-args", &text),
         Err((message, exit)) => {
-            eprintln!("rnic qemu-args: {message}");
+            tell!("rnic qemu-args: {message}");
             exit
         }
     }

@@ -91,7 +91,7 @@ fn stat(options: &StatOptions) -> Result<(), Failure> {
         if reports.is_empty() && !without_marks.is_empty() {
             return Err(Failure::Usage(without_marks.join("; ")));
         }
-        without_marks.iter().for_each(|sentence| eprintln!("rnic stat: {sentence}"));
+        without_marks.iter().for_each(|sentence| tell!("rnic stat: {sentence}"));
         let Some(period) = options.watch else { return show(options, &reports) };
         if let Some(earlier) = earlier.replace(reports.clone()) {
             let changes: Vec<_> = reports.iter().zip(&earlier).map(|(now, then)| change(now, then)).collect();

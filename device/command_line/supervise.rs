@@ -59,7 +59,7 @@ pub fn run(
                 asked = true;
                 let attached = attached(server);
                 if !attached.is_empty() {
-                    eprintln!("rnic serve: {}", warning(&attached));
+                    tell!("rnic serve: {}", warning(&attached));
                 }
             }
             None => {}

@@ -18,7 +18,6 @@ use rnic_pcie::config_space::{ConfigDescription, ConfigEffects, ConfigSpace};
 use rnic_pcie::write_combine::{WriteCombiner, Writes};
 use rnic_pcie::{Link, LinkSettings, Revocation};
 pub(crate) use sharing::{QUESTION, SharingCheck};
-use std::time::Instant;
 
 /// A line that has not become whole after this time is flushed in pieces: a processor's write-combining buffer
 /// does not keep stores for ever either. Long enough for a virtual processor that loses its turn between two stores
@@ -31,7 +30,6 @@ pub struct RdmaFunction {
     pub link: Link,
     pub(crate) pci: PciInterface,
     combiner: WriteCombiner,
-    start: Instant,
     now_ns: u64,
     /// Changes at every reset: whoever waits for something of before need not wait any more.
     resets: u64,
@@ -56,7 +54,6 @@ impl RdmaFunction {
             pci,
             combiner: WriteCombiner::new(doorbell_lines::offsets(), COMBINE_TIMEOUT_NS),
             engine: Engine::new(config),
-            start: Instant::now(),
             now_ns: 0,
             resets: 0,
             revoked: false,
@@ -68,7 +65,7 @@ impl RdmaFunction {
 
     /// Reads the clock: once a step, not once a packet.
     pub fn tick(&mut self) -> u64 {
-        self.now_ns = self.start.elapsed().as_nanos() as u64;
+        self.now_ns = crate::clock::now_ns();
         self.link.set_time(self.now_ns);
         self.now_ns
     }

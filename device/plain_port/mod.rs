@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Frames that one step takes from each side.
 const FRAMES: usize = 32;
@@ -66,7 +66,6 @@ impl PlainPort {
             listener,
             peer: None,
             frame: Frame::new(),
-            start: Instant::now(),
             paused: false,
         };
         let (own_bell, own_end) = (Arc::clone(&bell), Arc::clone(&end));
@@ -105,7 +104,6 @@ struct Worker {
     listener: BoundPath,
     peer: Option<Peer>,
     frame: Frame,
-    start: Instant,
     /// Accepting failed for want of descriptors or memory: nobody is looked for until after the next sleep.
     paused: bool,
 }
@@ -134,7 +132,7 @@ impl Worker {
     }
 
     fn now_ns(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
+        crate::clock::now_ns()
     }
 
     /// Takes a new peer, or refuses it while one is there. False if none has called.

@@ -86,6 +86,8 @@ struct Recorder {
     interfaces: Vec<u64>,
     /// Where a frame whose ICRC is deferred gets one.
     sealed: Frame,
+    /// The time of the last record; none is before it.
+    latest_ns: u64,
 }
 
 /// The port that a record names: its serial number is never used again, its name may be.
@@ -111,7 +113,7 @@ impl Capture {
             return Err(CaptureError::Running);
         }
         let block = PcapNgWriter::new(Vec::new()).map_err(write_error)?;
-        let mut started = Recorder { block, sink, options, interfaces: Vec::new(), sealed: Frame::new() };
+        let mut started = Recorder { block, sink, options, interfaces: Vec::new(), sealed: Frame::new(), latest_ns: 0 };
         // The section's header is in the block already.
         started.write_block().map_err(write_error)?;
         *recorder = Some(started);
@@ -195,6 +197,8 @@ impl Recorder {
         if !wanted {
             return Ok(());
         }
+        // Each port's thread read the clock at the beginning of its step: behind one another, as frames are, steps overlap.
+        self.latest_ns = self.latest_ns.max(self.options.epoch_ns.saturating_add(now_ns));
         let interface_id = self.interface(port)?;
         let frame = match frame.icrc {
             IcrcState::Deferred => {
@@ -206,7 +210,7 @@ impl Recorder {
         };
         let block = EnhancedPacketBlock {
             interface_id,
-            timestamp: Duration::from_nanos(self.options.epoch_ns.saturating_add(now_ns)),
+            timestamp: Duration::from_nanos(self.latest_ns),
             original_len: frame.length() as u32,
             data: Cow::Borrowed(frame.bytes()),
             options: vec![EnhancedPacketOption::Flags(direction as u32)],

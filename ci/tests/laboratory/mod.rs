@@ -1,5 +1,7 @@
 //! What the tests that provision share: a missing network, QEMU or image is a failure, not a skip, unless the caller
 //! asks for skips with RNIC_OFFLINE_SKIP=1 outside continuous integration.
+
+#![allow(clippy::disallowed_macros, reason = "the test harness shows what a failed test has said")]
 #![allow(dead_code)] // Each test file uses its own part.
 
 use rnic_ci::{Error, Options, Progress, Result, StandardError};

@@ -42,11 +42,11 @@ pub fn run(options: &BenchOptions) -> Exit {
     match told {
         Ok(text) => output::print("bench", &text),
         Err(Failure::Wrong(sentence)) => {
-            eprintln!("rnic bench: {sentence}");
+            tell!("rnic bench: {sentence}");
             Exit::Mismatch
         }
         Err(Failure::Environment(sentence)) => {
-            eprintln!("rnic bench: {sentence}");
+            tell!("rnic bench: {sentence}");
             Exit::Environment
         }
     }

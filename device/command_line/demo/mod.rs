@@ -18,7 +18,7 @@ use report::Report;
 use rnic_ci::{HeldFolder, Lab, Progress};
 use rnic_device::adapter::AdapterError;
 use rnic_device::server::{Server, adapter_options};
-use rnic_switch::{CaptureOptions, FaultScript, SwitchConfig};
+use rnic_switch::{FaultScript, SwitchConfig};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 use wire::Tap;
@@ -56,14 +56,14 @@ struct Steps {
 impl Progress for Steps {
     fn step(&mut self, sentence: &str) {
         if self.terminal {
-            eprintln!("[{:6.2} s] {sentence}", self.start.elapsed().as_secs_f64());
+            tell!("[{:6.2} s] {sentence}", self.start.elapsed().as_secs_f64());
         }
     }
 }
 
 pub fn run(options: &DemoOptions) -> Exit {
     if let Err(sentence) = options.check() {
-        eprintln!("rnic demo: {sentence}");
+        tell!("rnic demo: {sentence}");
         return Exit::Usage;
     }
     match demonstrate(options) {
@@ -79,7 +79,7 @@ pub fn run(options: &DemoOptions) -> Exit {
 }
 
 fn fail(sentence: &str, exit: Exit) -> Exit {
-    eprintln!("rnic demo: {sentence}");
+    tell!("rnic demo: {sentence}");
     exit
 }
 
@@ -120,7 +120,7 @@ fn serve(options: &DemoOptions, folder: &std::path::Path) -> Result<(Server, Opt
         (None, file) => file,
     };
     if let Some(sink) = sink {
-        let started = server.switch.capture().start(sink, CaptureOptions::default());
+        let started = server.switch.capture().start(sink, crate::capture::by_time_of_day());
         started.map_err(|error| Failure::Environment(error.to_string()))?;
     }
     // What is fetched travels from B to A, in responses.
@@ -147,7 +147,8 @@ fn show(options: &DemoOptions, report: &Report) -> Result<(), Failure> {
         text
     };
     if options.capture.as_deref() == Some(std::path::Path::new("-")) {
-        eprint!("{text}");
+        let written = std::io::stderr().write_all(text.as_bytes());
+        written.map_err(|error| Failure::Environment(format!("standard error: {error}")))?;
     } else {
         let written = std::io::stdout().write_all(text.as_bytes());
         written.map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
@@ -172,12 +173,12 @@ fn keep_traces(options: &DemoOptions, hosts: &[Host; 2]) -> Result<(), Failure> 
 fn linger(lab: Option<&Lab>, hosts: &[Host; 2]) -> Result<(), Failure> {
     let signals = Signals::watch().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     if let Some(lab) = lab {
-        eprintln!("logs: {}", lab.run_folder().logs().display());
+        tell!("logs: {}", lab.run_folder().logs().display());
     }
     let processes: Vec<_> = hosts.iter().filter_map(Host::process_id).map(|id| id.to_string()).collect();
     let processes =
         if processes.is_empty() { String::new() } else { format!("; QEMU processes: {}", processes.join(" ")) };
-    eprintln!("the hosts stay until Ctrl-C{processes}");
+    tell!("the hosts stay until Ctrl-C{processes}");
     signals.wait();
     Ok(())
 }

@@ -118,7 +118,7 @@ fn assemble(options: &DemoOptions, hosts: [HostReport; 2], a: &Verified, b: &Ver
     let story = story::of(options, hosts[0].torn_lines > 0);
     let matches_story = story.matches(&hosts[0].crossings, &hosts[1].crossings);
     for (name, verified) in [("A", a), ("B", b)] {
-        verified.faults.iter().for_each(|fault| eprintln!("rnic demo: host {name}: {fault}"));
+        verified.faults.iter().for_each(|fault| tell!("rnic demo: host {name}: {fault}"));
     }
     let delivered = !options.is_refused();
     let expected = (delivered && options.op.has_immediate()).then_some(TransactionSpec::default().immediate);

@@ -226,7 +226,7 @@ pub struct DemoOptions {
     #[arg(long, value_name = "URL")]
     pub mirror: Option<String>,
     /// Seconds that the operation may take, provisioning apart.
-    #[arg(long, default_value_t = 120, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 120, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=86400))]
     pub time_limit: u64,
     /// Folder for QEMU's trace files, one a guest.
     #[arg(long, value_name = "FOLDER", hide = true)]

@@ -76,7 +76,11 @@ pub fn of(options: &DemoOptions, torn: bool) -> Story {
 fn slots(options: &DemoOptions) -> u32 {
     let remote = if options.op.names_remote() { 16 } else { 0 };
     let operands = if options.op.is_atomic() { 16 } else { 0 };
-    let body = if options.inline { options.length().next_multiple_of(16) } else { 16 };
+    let body = match (options.length(), options.inline) {
+        (0, _) => 0,
+        (length, true) => length.next_multiple_of(16),
+        (_, false) => 16,
+    };
     let datagram = if options.transport == Transport::Ud { 48 } else { 0 };
     (16 + remote + operands + datagram + body).div_ceil(64)
 }
@@ -91,7 +95,8 @@ fn cold(options: &DemoOptions, requester: &mut Counts, responder: &mut Counts, u
     add(requester, "translation_fetch", if uses_local { lines } else { 0 });
     let placed = options.length() + options.header_bytes();
     let scatters = placed > 0 && !refused;
-    let looks = placed > 0;
+    // Data are placed by the key that a SEND_WITH_INV invalidates; without data that is the first use of it.
+    let looks = placed > 0 || (options.op == Op::SendInv && !refused);
     let placed_lines = u64::from(placed).div_ceil(4096).div_ceil(8) as u32;
     // Behind the queue pair's: the completion queue's, or what is remembered of READs and atomics.
     add(responder, "context_fetch", 1 + u32::from(options.op.receives() || options.op.fetches()));
@@ -178,6 +183,8 @@ mod tests {
         assert_eq!(totals("--transport ud --op send"), (4, 3));
         assert_eq!(totals("--transport ud --op send --length 0"), (3, 3));
         assert_eq!(totals("--transport ud --op send --length 16 --inline --doorbell wqe"), (3, 3));
+        assert_eq!(totals("--transport ud --op send --length 0 --doorbell wqe"), (2, 3));
+        assert_eq!(totals("--op send_inv --length 0 --cold"), (5, 5));
     }
 
     #[test]

@@ -25,7 +25,7 @@ const MOMENT: Duration = Duration::from_millis(20);
 
 pub fn run(bench: &mut Workbench, files: &[PathBuf], spec: &WorkbenchSpec, signals: &Signals) -> Result<Exit, Failure> {
     let is_terminal = io::stdin().is_terminal();
-    eprintln!("rnic: the console of {}; Ctrl-] ends it", spec.name);
+    tell!("rnic: the console of {}; Ctrl-] ends it", spec.name);
     let raw = is_terminal.then(RawTerminal::enter).transpose();
     let _raw = raw.map_err(|error| Failure::Environment(format!("the terminal cannot be made raw: {error}")))?;
     let escaped = Arc::new(AtomicBool::new(false));

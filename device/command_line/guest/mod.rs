@@ -133,7 +133,7 @@ pub fn run(options: &GuestOptions) -> Exit {
         Failure::TimeLimit(message) => (message, Exit::TimeLimit),
         Failure::Signal => ("ended by a signal".into(), Exit::Signal),
     };
-    eprintln!("rnic guest: {message}");
+    tell!("rnic guest: {message}");
     // A number of ours must not be taken for the command's.
     match (options.exec.is_some(), exit) {
         (true, Exit::Environment | Exit::TimeLimit) => Exit::NotTheCommands,

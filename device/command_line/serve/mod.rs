@@ -32,7 +32,7 @@ pub fn run(options: &ServeOptions) -> Exit {
         Err(Failure::Mistake(message)) => (message, Exit::Usage),
         Err(Failure::Environment(message)) => (message, Exit::Environment),
     };
-    eprintln!("rnic serve: {message}");
+    tell!("rnic serve: {message}");
     exit
 }
 
@@ -81,7 +81,7 @@ fn serve(configuration: &Configuration, supervision: &Supervision) -> Result<(),
     let text = report::text(configuration, &server);
     // Standard output may carry the capture.
     if configuration.capture.as_deref() == Some(Path::new("-")) {
-        eprint!("{text}");
+        std::io::stderr().write_all(text.as_bytes()).map_err(|error| format!("standard error: {error}"))?;
     } else {
         print(&text)?;
     }

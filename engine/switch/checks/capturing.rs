@@ -91,6 +91,8 @@ fn every_transmitted_frame_is_recorded_sealed_with_port_and_time() {
     let plain = ethernet(mac(2), mac(1), b"odd");
     ports[2].transmit(&mut frame_of(&plain), 123_456_790);
     ports[0].transmit(&mut frame_of(&[1, 2, 3]), 123_456_791);
+    // Of a thread that read its clock before the others did, and came behind them.
+    ports[2].transmit(&mut frame_of(&plain), 123_456_700);
     switch.capture().stop().unwrap();
     ports[0].transmit(&mut sealed.clone(), 123_456_792);
 
@@ -104,6 +106,7 @@ fn every_transmitted_frame_is_recorded_sealed_with_port_and_time() {
         record("p0", 123_456_789, sealed.bytes()),
         record("p2", 123_456_790, &plain),
         record("p0", 123_456_791, &[1, 2, 3]),
+        record("p2", 123_456_791, &plain),
     ];
     assert_eq!(read_back(&sink), expected);
     rnic_wire::parse(&expected[0].bytes, rnic_wire::IcrcCheck::Verify).unwrap();
