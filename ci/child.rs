@@ -103,7 +103,7 @@ impl Drop for Child {
 pub fn run(mut command: Command, deadline: &Deadline) -> Result<Output> {
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = |source| Error::Start { program: program.clone(), source };
-    let (mut output, mut errors) = (tempfile::tempfile().map_err(failed)?, tempfile::tempfile().map_err(failed)?);
+    let (mut output, mut errors) = (printed_into().map_err(failed)?, printed_into().map_err(failed)?);
     command.stdin(Stdio::null());
     command.stdout(output.try_clone().map_err(failed)?).stderr(errors.try_clone().map_err(failed)?);
     let mut child = Child::start(command)?;
@@ -126,6 +126,21 @@ impl Output {
         }
         let detail = crate::error::tail(&format!("{}\n{}", self.standard_output, self.standard_error));
         Err(Error::Program { program: program.to_owned(), status: self.status.to_string(), detail })
+    }
+}
+
+/// A file for what a program prints. A full disk is found out here, and not by what is missing in its answer.
+fn printed_into() -> io::Result<File> {
+    const SOME_BYTES: u64 = 64 << 10;
+    let file = tempfile::tempfile()?;
+    match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, SOME_BYTES) {
+        Err(rustix::io::Errno::NOSPC) => {
+            let folder = std::env::temp_dir();
+            let sentence = format!("there is no space in the temporary folder {}", folder.display());
+            Err(io::Error::new(io::ErrorKind::StorageFull, sentence))
+        }
+        // Where nothing can be reserved, nothing is known.
+        _ => Ok(file),
     }
 }
 

@@ -30,7 +30,7 @@ pub enum Error {
     PackageMismatch { file: String, property: &'static str, expected: String, found: String },
     #[error("the package file {file} cannot be unpacked: {reason}")]
     Package { file: String, reason: String },
-    #[error("{path} (named in RNIC_QEMU or the options) cannot serve as QEMU: {reason}")]
+    #[error("{path} cannot serve as QEMU: {reason}")]
     QemuRefused { path: PathBuf, reason: String },
     #[error("KVM does not work here, leave --accel kvm out or use tcg: {reason}")]
     KvmUnusable { reason: String },

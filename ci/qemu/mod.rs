@@ -43,7 +43,10 @@ impl Qemu {
     /// The program that the options name, or one on PATH that will do, or the one in Debian's package.
     pub fn provide(options: &Options, debian: &mut Debian<'_>, progress: &mut dyn Progress) -> Result<Qemu> {
         if let Some(path) = &options.qemu {
-            let refused = |reason| Error::QemuRefused { path: path.clone(), reason };
+            let refused = |reason: String| Error::QemuRefused {
+                path: path.clone(),
+                reason: format!("{reason} (RNIC_QEMU or the options name it)"),
+            };
             return Qemu::ask(Candidate::installed(path.clone())).map_err(refused);
         }
         if let Some(path) = on_path(env::var_os("PATH")) {

@@ -160,6 +160,8 @@ Environment:
   RNIC_MIRROR      address of a Debian archive, as --mirror
   RNIC_RUN_FOLDER  where logs of guests go and stay [default: a temporary folder, kept after a failure]
 
+What an interrupt leaves in the temporary folder (sockets and logs), the next run removes.
+
 Exit: 0 data, immediate and crossings are right; 1 they are not, or the ledger holds a remainder; 2 usage;
 3 the environment (QEMU, network, disk); 4 a time limit.")]
 pub struct DemoOptions {
