@@ -220,7 +220,7 @@ pub fn what_a_guest_cannot_be_made_of_is_told() {
     said(&["--exec", "true", "--", "-no-such-option"], 125, "-no-such-option");
     // One machine at a time: the second is refused while the first runs, and its command's number is not taken for ours.
     let first = crate::bench::transaction::over_socket(&serving.socket("A"));
-    said(&["--exec", "true"], 125, "");
+    said(&["--exec", "true"], 125, "it takes one at a time");
     drop(first);
     ran(&serving, &["--exec", "exit 255"], 255);
     tally::guests_booted(1);

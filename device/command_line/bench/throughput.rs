@@ -93,6 +93,11 @@ fn check_counts(what: &str, messages: u32, packets: u32, spent: &Spent) -> Resul
     )))
 }
 
+/// Of messages that take so long to move that a program waits for them asleep, and leaves the processors to those who move
+/// them: several are under way, so that nobody runs out of work meanwhile.
+const LONG_BYTES: u32 = 256 << 10;
+const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
+
 impl Flow {
     /// Messages that stand in the buffer one behind the other.
     fn places(&self) -> u32 {
@@ -132,6 +137,9 @@ impl Flow {
             // A busy machine is slow and no fault: only standing still is.
             if moved.elapsed() > LIMIT {
                 return Err(Failure::Wrong(format!("{what}: nothing has moved for {LIMIT:?}: {state:?}")));
+            }
+            if self.length >= LONG_BYTES {
+                std::thread::sleep(BETWEEN_LOOKS);
             }
             pair.requester.device.backing().pause()?;
         }

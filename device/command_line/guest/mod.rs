@@ -20,7 +20,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -174,7 +174,7 @@ fn spec(options: &GuestOptions) -> Result<WorkbenchSpec, Failure> {
         let socket = adapter.socket.display();
         return Err(Failure::Environment(format!("nobody listens on {socket}: start `rnic serve`")));
     }
-    if is_taken(&adapter.socket, &folder) {
+    if stays_taken(&adapter.socket, &folder) {
         let name = &adapter.name;
         return Err(Failure::Environment(format!(
             "a guest is attached to adapter {name} already, and it takes one at a time (see `rnic list`): end that one, or \
@@ -213,6 +213,19 @@ fn spec(options: &GuestOptions) -> Result<WorkbenchSpec, Failure> {
         share,
         extra_arguments: options.qemu_arguments.clone(),
     })
+}
+
+/// A guest that has just ended is still attached for a moment.
+fn stays_taken(socket: &Path, folder: &Path) -> bool {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let asked = Instant::now();
+    while is_taken(socket, folder) {
+        if asked.elapsed() > PATIENCE {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
 }
 
 /// A server of the folder says that somebody is attached. Who cannot be asked is left to QEMU.
