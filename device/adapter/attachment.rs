@@ -126,9 +126,10 @@ impl Attachment {
     }
 
     /// Accepts a client, or refuses it while another one is attached. One that has hung up is no reason to refuse: the new
-    /// one waits until its end was read.
+    /// one waits until its end was read, which is in the next step where anything is read at all.
     pub fn accept(&mut self) {
-        if self.connection.as_ref().is_some_and(Connection::has_hung_up) {
+        let ends = |connection: &Connection| connection.wants_read() && connection.has_hung_up();
+        if self.connection.as_ref().is_some_and(ends) {
             self.due = true;
             return;
         }

@@ -187,6 +187,15 @@ fn harmless(text: &str) -> Cow<'_, str> {
     text.chars().map(shown).collect::<String>().into()
 }
 
+/// The same of JSON, which leaves some control characters as they are: they stand in strings only.
+fn harmless_json(text: &str) -> String {
+    let shown = |character: char| match character.is_control() {
+        true => format!("\\u{:04x}", u32::from(character)),
+        false => character.into(),
+    };
+    if text.contains(char::is_control) { text.chars().map(shown).collect() } else { text.into() }
+}
+
 /// Writes text to standard output, whole.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
@@ -197,7 +206,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// Writes one JSON object, a line.
 pub fn print_json(object: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(object).map_err(|error| Failure::Environment(error.to_string()))?;
-    print(&(text + "\n"))
+    print(&(harmless_json(&text) + "\n"))
 }
 
 /// A number as drivers write it: decimal, or hexadecimal with 0x.
@@ -239,6 +248,9 @@ mod tests {
     #[test]
     fn nothing_that_is_said_steers_the_terminal() {
         assert_eq!(harmless("a\tb\né\n"), "a\tb\né\n");
+        let json = harmless_json(&serde_json::to_string("\u{9b}2J\u{7f}\u{1b}").expect("JSON"));
+        assert!(!json.contains(char::is_control), "{json}");
+        assert_eq!(serde_json::from_str::<String>(&json).expect("JSON"), "\u{9b}2J\u{7f}\u{1b}");
         assert_eq!(harmless("\u{1b}[2Jgone\r\u{9b}"), "\\u{1b}[2Jgone\\u{d}\\u{9b}");
     }
 
