@@ -7,8 +7,8 @@ use rnic_ci::guest::Guest;
 
 /// How many times the bandwidth, and what part of the latency, it has to be: far from what an idle machine shows, since on a
 /// busy one both wait for processors, and that is what is measured then. docs/guests.md has numbers.
-const BANDWIDTH_RATIO: f64 = 15.0;
-const LATENCY_RATIO: f64 = 0.25;
+const BANDWIDTH_RATIO: f64 = 3.0;
+const LATENCY_RATIO: f64 = 1.0;
 
 /// Our driver goes, and Linux' device takes its place: the Ethernet function is the guest's only way to the switch.
 fn take_rxe(guest: &mut Guest) {
