@@ -18,8 +18,11 @@ use crate::{Progress, Result};
 
 const LIMIT: Duration = Duration::from_secs(600);
 /// Modules that a test loads.
+macro_rules! kernel_user {
+    ($($name:literal)*) => { &[$(($name, include_str!(concat!("kernel_user/", $name)))),*] };
+}
 const KERNEL_USER: sources::Folder =
-    &[("rnic_kernel_user.c", include_str!("kernel_user.c")), ("Kbuild", "obj-m := rnic_kernel_user.o\n")];
+    kernel_user!("Kbuild" "connection.c" "fast_region.c" "messages.c" "moderation.c" "module.c" "stage.h");
 /// `$1` is the release. W=1 and -Werror: a warning in our code is a failed build.
 const SCRIPT: &str = "set -- RELEASE
 for folder in linux user; do

@@ -39,13 +39,18 @@ pub fn the_image_with_rdma_cores_tests_is_provided() {
     println!("memory {} MiB", pyverbs::lab().image().memory_mib);
 }
 
-/// A module that posts, polls and is woken inside the kernel, between two queue pairs of one device.
+/// A module that posts, polls and is woken inside the kernel, between two queue pairs of one device: messages, memory that
+/// work requests register, events that are held back.
 pub fn users_inside_the_kernel_are_served() {
     let (lab, fabric) = (lab(), Fabric::new());
     let mut guest = pair::start(&lab, "A", 1, fabric.functions("A"));
     shell(&mut guest, "modprobe rnic_kernel_user || { dmesg | tail -n 30; false; }");
     let log = shell(&mut guest, "dmesg");
-    assert!(log.contains("rounds were right"), "{log}");
+    for sentence in
+        ["rounds of messages were right", "rounds of fast registration were right", "events of a moderated queue were right"]
+    {
+        assert!(log.contains(sentence), "{sentence}: {log}");
+    }
     shell(&mut guest, "rmmod rnic_kernel_user");
     endings::check(&mut guest);
 }
