@@ -139,6 +139,7 @@ pub fn steps() -> Vec<Step> {
         guests::a_killed_program_leaves_nothing within LIMIT_S;
         guests::users_inside_the_kernel_are_served within LIMIT_S;
         guests::a_thousand_writes_cross_as_the_model_says_and_rdma_statistic_agrees within LIMIT_S;
+        guests::atomic_writes_and_flushes_reach_the_other_guest within LIMIT_S;
         guests::linux_rxe_is_the_other_end_both_ways within 2 * LIMIT_S;
         guests::it_is_many_times_as_fast_as_linux_rxe within 2 * LIMIT_S;
         guests::rdma_cores_own_tests_pass within 5 * LIMIT_S;

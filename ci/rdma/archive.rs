@@ -5,7 +5,7 @@ use std::io::BufWriter;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::provider::LIBRARY;
+use super::provider::{LIBRARY, PROGRAM};
 use crate::error::file;
 use crate::image::cpio::CpioWriter;
 use crate::{Error, Result};
@@ -33,7 +33,7 @@ const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 /// Changes when the way it is put together does.
 pub fn identity() -> String {
-    format!("2 {SOFTWARE} {}", LOADED.join(" "))
+    format!("3 {SOFTWARE} {}", LOADED.join(" "))
 }
 
 /// Appends the archive to the file.
@@ -52,6 +52,7 @@ pub fn append(path: &Path, parts: &Parts<'_>) -> Result<()> {
     let bytes = fs::read(&library).map_err(file("reading", &library))?;
     archive.file(&format!("{LIBRARIES}/libibverbs/{LIBRARY}"), 0o644, &bytes)?;
     archive.file("etc/libibverbs.d/rnic.driver", 0o644, b"driver rnic\n")?;
+    add_file(&mut archive, &parts.provider.join(PROGRAM), &format!("usr/bin/{PROGRAM}"))?;
     add_modules(&mut archive, parts.modules)?;
     archive.finish().map(|_| ())
 }
@@ -156,6 +157,7 @@ mod tests {
         put(&format!("programs/{LIBRARIES}/notes.txt"), "no library");
         put("modules/lib/modules/6.1/extra/rnic.ko", "the module");
         put(&format!("provider/{LIBRARY}"), "the provider");
+        put(&format!("provider/{PROGRAM}"), "the verbs user");
         put("initrd", "the first archive");
         let path = folder.path().join("initrd");
         let [programs, modules, provider] = ["programs", "modules", "provider"].map(|name| folder.path().join(name));
@@ -169,6 +171,7 @@ mod tests {
             "the software device's",
             "the module",
             "the provider",
+            "the verbs user",
             "driver rnic\n",
         ] {
             assert!(holds(text), "{text:?}");

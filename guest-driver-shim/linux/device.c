@@ -60,6 +60,10 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr, st
 		attr->device_cap_flags |= IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B;
 		attr->max_mw = attr->max_mr;
 	}
+	if (dev->features & RNIC_FEATURE_ATOMIC_WRITE)
+		attr->device_cap_flags |= IB_DEVICE_ATOMIC_WRITE;
+	if (dev->features & RNIC_FEATURE_FLUSH)
+		attr->device_cap_flags |= IB_DEVICE_FLUSH_GLOBAL | IB_DEVICE_FLUSH_PERSISTENT;
 	if (dev->features & RNIC_FEATURE_LOCAL_DMA_KEY)
 		attr->kernel_cap_flags |= IBK_LOCAL_DMA_LKEY;
 	if (dev->features & RNIC_FEATURE_CQ_MODERATION) {

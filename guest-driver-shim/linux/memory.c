@@ -71,14 +71,26 @@ u32 rnic_device_access(int access)
 	return (access & (RNIC_ACCESS_LOCAL_WRITE | RNIC_ACCESS_REMOTE_WRITE | RNIC_ACCESS_REMOTE_READ |
 			  RNIC_ACCESS_REMOTE_ATOMIC)) |
 	       (access & IB_ACCESS_MW_BIND ? RNIC_ACCESS_MW_BIND : 0) |
-	       (access & IB_ZERO_BASED ? RNIC_ACCESS_ZERO_BASED : 0);
+	       (access & IB_ZERO_BASED ? RNIC_ACCESS_ZERO_BASED : 0) |
+	       (access & IB_ACCESS_FLUSH_GLOBAL ? RNIC_ACCESS_FLUSH_GLOBAL : 0) |
+	       (access & IB_ACCESS_FLUSH_PERSISTENT ? RNIC_ACCESS_FLUSH_PERSISTENT : 0);
+}
+
+/* Rights of a queue pair, back from the device. */
+int rnic_verbs_access(u32 access)
+{
+	return (access & (RNIC_ACCESS_LOCAL_WRITE | RNIC_ACCESS_REMOTE_WRITE | RNIC_ACCESS_REMOTE_READ |
+			  RNIC_ACCESS_REMOTE_ATOMIC)) |
+	       (access & RNIC_ACCESS_FLUSH_GLOBAL ? IB_ACCESS_FLUSH_GLOBAL : 0) |
+	       (access & RNIC_ACCESS_FLUSH_PERSISTENT ? IB_ACCESS_FLUSH_PERSISTENT : 0);
 }
 
 static bool is_allowed(const struct rnic_dev *dev, int access)
 {
 	return !(access & ~(RNIC_MR_ACCESS | IB_ACCESS_OPTIONAL)) &&
 	       (!(access & IB_ACCESS_MW_BIND) || dev->features & RNIC_FEATURE_WINDOW) &&
-	       (!(access & IB_ZERO_BASED) || dev->features & RNIC_FEATURE_ZERO_BASED);
+	       (!(access & IB_ZERO_BASED) || dev->features & RNIC_FEATURE_ZERO_BASED) &&
+	       (!(access & RNIC_FLUSH_ACCESS) || dev->features & RNIC_FEATURE_FLUSH);
 }
 
 /* Another low byte at each use of an index, so that an old key is not valid again. */

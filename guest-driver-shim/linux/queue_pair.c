@@ -21,6 +21,11 @@ static_assert(IB_ACCESS_REMOTE_WRITE == RNIC_ACCESS_REMOTE_WRITE && IB_ACCESS_RE
 #define QP_ACCESS \
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
 
+static u32 device_access(const struct rnic_dev *dev, int access)
+{
+	return rnic_device_access(access & (QP_ACCESS | (dev->features & RNIC_FEATURE_FLUSH ? RNIC_FLUSH_ACCESS : 0)));
+}
+
 static int create_in_device(struct rnic_dev *dev, struct rnic_qp *qp, u32 doorbell_page,
 			    struct rnic_create_qp *body)
 {
@@ -221,7 +226,7 @@ int rnic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct
 		.current_state = attr->cur_qp_state,
 		.path_mtu = attr->path_mtu,
 		.port = attr->port_num,
-		.access = cpu_to_le32(attr->qp_access_flags & QP_ACCESS),
+		.access = cpu_to_le32(device_access(dev, attr->qp_access_flags)),
 		.pkey_index = cpu_to_le16(attr->pkey_index),
 		.max_rd_atomic = attr->max_rd_atomic,
 		.max_dest_rd_atomic = attr->max_dest_rd_atomic,
@@ -280,7 +285,7 @@ int rnic_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 	attr->rq_psn = le32_to_cpu(answer.rq_psn);
 	attr->sq_psn = le32_to_cpu(answer.sq_psn);
 	attr->dest_qp_num = le32_to_cpu(answer.dest_qpn);
-	attr->qp_access_flags = le32_to_cpu(answer.access);
+	attr->qp_access_flags = rnic_verbs_access(le32_to_cpu(answer.access));
 	attr->cap = qp->cap;
 	rnic_get_address(&answer.av, &attr->ah_attr);
 	attr->pkey_index = le16_to_cpu(answer.pkey_index);

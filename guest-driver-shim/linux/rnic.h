@@ -282,11 +282,14 @@ void rnic_dma_free(struct rnic_dev *dev, struct rnic_dma *dma);
 struct rnic_page_list_fields rnic_one_run(dma_addr_t iova);
 int rnic_tables_create(struct rnic_dev *dev);
 void rnic_tables_destroy(struct rnic_dev *dev);
+/* Rights by which peers make sure of what they wrote. */
+#define RNIC_FLUSH_ACCESS (IB_ACCESS_FLUSH_GLOBAL | IB_ACCESS_FLUSH_PERSISTENT)
 /* Rights that a region may have. */
 #define RNIC_MR_ACCESS                                                                                        \
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | \
-	 IB_ACCESS_MW_BIND | IB_ZERO_BASED)
+	 IB_ACCESS_MW_BIND | IB_ZERO_BASED | RNIC_FLUSH_ACCESS)
 u32 rnic_device_access(int access);
+int rnic_verbs_access(u32 access);
 int rnic_choose_index(struct rnic_dev *dev, void *owner, u32 *index);
 struct ib_mr *rnic_get_dma_mr(struct ib_pd *ibpd, int access);
 #ifdef RNIC_HAS_DMAH

@@ -50,10 +50,14 @@ static int opcode_of(const struct ib_send_wr *wr, u8 *opcode, bool *remote)
 	case IB_WR_ATOMIC_CMP_AND_SWP:
 		*opcode = RNIC_WORK_CMP_SWAP;
 		break;
+	case IB_WR_ATOMIC_WRITE:
+		*opcode = RNIC_WORK_ATOMIC_WRITE;
+		break;
 	case IB_WR_ATOMIC_FETCH_AND_ADD:
 		*opcode = RNIC_WORK_FETCH_ADD;
 		break;
 	default:
+		/* A FLUSH has no form here: the kernel's work requests do not say what is to be flushed. */
 		return -EOPNOTSUPP;
 	}
 	*remote = true;

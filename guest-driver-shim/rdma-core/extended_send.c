@@ -22,7 +22,7 @@ static void flush(struct rnic_qp *qp)
 		return;
 	builder->open = false;
 	if (!builder->err)
-		builder->err = rnic_post_one_send(qp, &builder->wr);
+		builder->err = rnic_post_one_send(qp, &builder->wr, &builder->flush);
 }
 
 static struct ibv_send_wr *begin(struct ibv_qp_ex *ibqp, enum ibv_wr_opcode opcode)
@@ -96,6 +96,39 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t ad
 	wr->wr.atomic.rkey = rkey;
 	wr->wr.atomic.remote_addr = address;
 	wr->wr.atomic.compare_add = add;
+}
+
+/* The word is the caller's again when this returns. */
+static void wr_atomic_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address, const void *word)
+{
+	struct ibv_send_wr *wr = begin_rdma(qp, IBV_WR_ATOMIC_WRITE, rkey, address);
+	struct rnic_builder *builder = &to_qp(qp)->builder;
+
+	memcpy(builder->bytes, word, RNIC_ATOMIC_BYTES);
+	builder->sge[0] = (struct ibv_sge){ .addr = (uintptr_t)builder->bytes, .length = RNIC_ATOMIC_BYTES };
+	wr->num_sge = 1;
+	wr->send_flags |= IBV_SEND_INLINE;
+}
+
+static_assert(IBV_FLUSH_GLOBAL == RNIC_FLUSH_GLOBAL && IBV_FLUSH_PERSISTENT == RNIC_FLUSH_PERSISTENT,
+	      "the placements of a flush");
+
+/* Of a whole region neither address nor length counts. */
+static void wr_flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address, size_t length, uint8_t type, uint8_t level)
+{
+	struct rnic_builder *builder = &to_qp(qp)->builder;
+	bool region = level == IBV_FLUSH_MR;
+
+	begin_rdma(qp, IBV_WR_FLUSH, rkey, region ? 0 : address);
+	if ((level != IBV_FLUSH_RANGE && !region) || (!region && length > UINT32_MAX) ||
+	    type & ~(IBV_FLUSH_GLOBAL | IBV_FLUSH_PERSISTENT)) {
+		builder->err = EINVAL;
+		return;
+	}
+	builder->flush = (struct rnic_flush_segment){
+		.length_bytes = htole32(region ? 0 : length),
+		.placement = htole32(type | (region ? RNIC_FLUSH_REGION : 0)),
+	};
 }
 
 static void wr_local_inv(struct ibv_qp_ex *qp, uint32_t rkey)
@@ -208,12 +241,16 @@ static int wr_complete(struct ibv_qp_ex *ibqp)
 	(ON_UNRELIABLE | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |            \
 	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV)
 
-int rnic_offer_extended_send(struct rnic_qp *qp, uint64_t operations)
+int rnic_offer_extended_send(struct rnic_qp *qp, uint64_t features, uint64_t operations)
 {
 	enum ibv_qp_type type = qp->base.qp.qp_type;
 	uint64_t known = type == IBV_QPT_UD ? ON_DATAGRAMS : type == IBV_QPT_UC ? ON_UNRELIABLE : ON_RELIABLE;
 	struct ibv_qp_ex *ex = &qp->base.qp_ex;
 
+	if (type == IBV_QPT_RC && features & RNIC_FEATURE_FLUSH)
+		known |= IBV_QP_EX_WITH_FLUSH;
+	if (type == IBV_QPT_RC && features & RNIC_FEATURE_ATOMIC_WRITE)
+		known |= IBV_QP_EX_WITH_ATOMIC_WRITE;
 	if (operations & ~known)
 		return EOPNOTSUPP;
 	ex->wr_start = wr_start;
@@ -227,6 +264,8 @@ int rnic_offer_extended_send(struct rnic_qp *qp, uint64_t operations)
 	ex->wr_rdma_read = wr_rdma_read;
 	ex->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
 	ex->wr_atomic_fetch_add = wr_atomic_fetch_add;
+	ex->wr_atomic_write = wr_atomic_write;
+	ex->wr_flush = wr_flush;
 	ex->wr_local_inv = wr_local_inv;
 	ex->wr_bind_mw = wr_bind_mw;
 	ex->wr_set_ud_addr = wr_set_ud_addr;

@@ -43,6 +43,10 @@ static enum ibv_wc_opcode opcode_of(uint8_t opcode)
 		return IBV_WC_RECV;
 	case RNIC_COMPLETION_RECV_RDMA_WITH_IMM:
 		return IBV_WC_RECV_RDMA_WITH_IMM;
+	case RNIC_COMPLETION_FLUSH:
+		return IBV_WC_FLUSH;
+	case RNIC_COMPLETION_ATOMIC_WRITE:
+		return IBV_WC_ATOMIC_WRITE;
 	case RNIC_COMPLETION_LOCAL_INV:
 		return IBV_WC_LOCAL_INV;
 	case RNIC_COMPLETION_BIND_MW:

@@ -231,7 +231,9 @@ struct ibv_qp *rnic_create_qp_ex(struct ibv_context *ibcontext, struct ibv_qp_in
 	qp = make(context, attr->qp_type, attr->srq, &attr->cap, &command.ours);
 	if (!qp)
 		return NULL;
-	err = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS ? rnic_offer_extended_send(qp, attr->send_ops_flags) : 0;
+	err = 0;
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+		err = rnic_offer_extended_send(qp, context->limits.features, attr->send_ops_flags);
 	if (!err)
 		err = ibv_cmd_create_qp_ex2(ibcontext, &qp->base, attr, &command.core, sizeof(command), &answer.core,
 					    sizeof(answer));

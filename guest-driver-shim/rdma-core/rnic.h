@@ -114,6 +114,8 @@ struct rnic_work_queue {
 struct rnic_builder {
 	struct ibv_send_wr wr;
 	struct ibv_sge sge[RNIC_BUILDER_SGE];
+	/* What a work request of ibv_post_send has no place for. */
+	struct rnic_flush_segment flush;
 	uint8_t bytes[RNIC_MAX_INLINE_BYTES];
 	uint16_t before;
 	bool open;
@@ -246,13 +248,13 @@ struct rnic_qp *rnic_find_qp(struct rnic_context *context, uint32_t qpn);
 
 /* send.c */
 bool rnic_takes_sends(const struct rnic_qp *qp);
-int rnic_post_one_send(struct rnic_qp *qp, const struct ibv_send_wr *wr);
+int rnic_post_one_send(struct rnic_qp *qp, const struct ibv_send_wr *wr, const struct rnic_flush_segment *flush);
 void rnic_announce_sends(struct rnic_qp *qp);
 int rnic_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 int rnic_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 
 /* extended_send.c */
-int rnic_offer_extended_send(struct rnic_qp *qp, uint64_t operations);
+int rnic_offer_extended_send(struct rnic_qp *qp, uint64_t features, uint64_t operations);
 
 /* receive.c */
 void rnic_put_receive(struct rnic_data_segment *data, uint8_t log_stride, const struct ibv_recv_wr *wr);

@@ -30,6 +30,13 @@ static void put_atomic(const struct rnic_work_queue *queue, uint32_t at, const s
 	atomic->compare = htole64(swap ? wr->wr.atomic.compare_add : 0);
 }
 
+static void put_flush(const struct rnic_work_queue *queue, uint32_t at, const struct ibv_send_wr *wr,
+		      const struct rnic_flush_segment *flush)
+{
+	put_remote(queue, at, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey);
+	memcpy(segment_at(queue, at + 1), flush, sizeof(*flush));
+}
+
 static void put_elements(const struct rnic_work_queue *queue, uint32_t at, const struct ibv_send_wr *wr)
 {
 	struct rnic_data_segment *data;
@@ -66,7 +73,7 @@ static void put_inline(const struct rnic_work_queue *queue, uint32_t at, const s
 }
 
 /* The device's word for a work request; 0: it has none. */
-static uint8_t opcode_of(const struct ibv_send_wr *wr)
+static uint8_t opcode_of(const struct ibv_send_wr *wr, bool flush)
 {
 	switch (wr->opcode) {
 	case IBV_WR_SEND:
@@ -89,6 +96,10 @@ static uint8_t opcode_of(const struct ibv_send_wr *wr)
 		return RNIC_WORK_CMP_SWAP;
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return RNIC_WORK_FETCH_ADD;
+	case IBV_WR_ATOMIC_WRITE:
+		return RNIC_WORK_ATOMIC_WRITE;
+	case IBV_WR_FLUSH:
+		return flush ? RNIC_WORK_FLUSH : 0;
 	default:
 		return 0;
 	}
@@ -157,6 +168,7 @@ static uint32_t head_segments(uint8_t opcode, bool datagram)
 	case RNIC_WORK_CMP_SWAP:
 	case RNIC_WORK_FETCH_ADD:
 	case RNIC_WORK_BIND_MW:
+	case RNIC_WORK_FLUSH:
 		return 3;
 	default:
 		return 2;
@@ -165,25 +177,27 @@ static uint32_t head_segments(uint8_t opcode, bool datagram)
 
 static int inline_length(const struct rnic_qp *qp, const struct ibv_send_wr *wr, uint32_t *bytes)
 {
+	/* The word of an atomic write always fits into its slot, whatever the queue pair was made for. */
+	uint32_t most = wr->opcode == IBV_WR_ATOMIC_WRITE ? RNIC_ATOMIC_BYTES : qp->cap.max_inline_data;
 	int index;
 
 	*bytes = 0;
 	for (index = 0; index < wr->num_sge; index++) {
-		if (wr->sg_list[index].length > qp->cap.max_inline_data - *bytes)
+		if (wr->sg_list[index].length > most - *bytes)
 			return ENOMEM;
 		*bytes += wr->sg_list[index].length;
 	}
 	return 0;
 }
 
-/* Writes a work request into the ring. Under the queue's lock. */
-int rnic_post_one_send(struct rnic_qp *qp, const struct ibv_send_wr *wr)
+/* Writes a work request into the ring; of a FLUSH with what it is about. Under the queue's lock. */
+int rnic_post_one_send(struct rnic_qp *qp, const struct ibv_send_wr *wr, const struct rnic_flush_segment *flush)
 {
 	struct rnic_work_queue *queue = &qp->sq;
 	bool is_inline = wr->send_flags & IBV_SEND_INLINE, datagram = qp->base.qp.qp_type == IBV_QPT_UD;
 	uint32_t first = (uint32_t)queue->producer * SEGMENTS_A_SLOT, segments, slots, inline_bytes = 0, at;
 	struct rnic_control_segment *control = segment_at(queue, first);
-	uint8_t opcode = opcode_of(wr);
+	uint8_t opcode = opcode_of(wr, flush);
 	int err;
 
 	if (!opcode)
@@ -210,6 +224,8 @@ int rnic_post_one_send(struct rnic_qp *qp, const struct ibv_send_wr *wr)
 		put_datagram(queue, first + 1, wr);
 	else if (opcode == RNIC_WORK_BIND_MW)
 		put_bind(queue, first + 1, &wr->bind_mw.bind_info);
+	else if (opcode == RNIC_WORK_FLUSH)
+		put_flush(queue, first + 1, wr, flush);
 	else if (segments == 3)
 		put_atomic(queue, first + 1, wr);
 	else if (segments == 2)
@@ -280,7 +296,7 @@ int rnic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 		wr = NULL;
 	}
 	for (; wr; wr = wr->next) {
-		err = rnic_post_one_send(qp, wr);
+		err = rnic_post_one_send(qp, wr, NULL);
 		if (err) {
 			*bad = wr;
 			break;

@@ -57,6 +57,29 @@ pub fn a_thousand_writes_cross_as_the_model_says_and_rdma_statistic_agrees() {
     guests.end();
 }
 
+/// What no stock program uses: a word that appears at once, and the certainty that it is there.
+pub fn atomic_writes_and_flushes_reach_the_other_guest() {
+    let (lab, fabric) = (lab(), Fabric::new());
+    let mut guests = Guests::start(&lab, &fabric);
+    let before = fabric.counters("A");
+    let executed = |fabric: &Fabric| {
+        let now = fabric.counters("A");
+        (now.rx_atomic_writes - before.rx_atomic_writes, now.rx_flushes - before.rx_flushes)
+    };
+    guests.succeed(&format!("rnic_verbs_user -d rnic0 -g 1 -n {MESSAGES}"));
+    assert_eq!(executed(&fabric), (MESSAGES, MESSAGES));
+    // The program knows the status that it has to get, and that nothing is written.
+    for wrong in ["align", "right"] {
+        let client = format!("rnic_verbs_user -d rnic0 -g 1 -w {wrong} 10.0.0.1");
+        guests.succeed_with("rnic_verbs_user -d rnic0 -g 1", &client);
+    }
+    assert_eq!(executed(&fabric), (MESSAGES, MESSAGES), "what is refused is not executed");
+    for (name, guest) in [("A", &mut guests.server), ("B", &mut guests.client)] {
+        agrees(&fabric, name, guest);
+    }
+    guests.end();
+}
+
 /// `rdma statistic` in the guest shows every counter of the device, and nothing else.
 #[track_caller]
 fn agrees(fabric: &Fabric, name: &str, guest: &mut Guest) {

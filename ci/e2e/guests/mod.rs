@@ -17,7 +17,10 @@ use rnic_ci::guest::Guest;
 use rnic_ci::{Lab, Options, StandardError};
 use std::time::Duration;
 
-pub use counters::a_thousand_writes_cross_as_the_model_says_and_rdma_statistic_agrees;
+pub use counters::{
+    a_thousand_writes_cross_as_the_model_says_and_rdma_statistic_agrees,
+    atomic_writes_and_flushes_reach_the_other_guest,
+};
 pub use endings::{a_killed_program_leaves_nothing, the_module_survives_unbinding_resets_and_removal_in_use};
 pub use peers::{it_is_many_times_as_fast_as_linux_rxe, linux_rxe_is_the_other_end_both_ways};
 pub use programs::{other_kinds_of_queues_run_or_are_refused_cleanly, stock_programs_run_between_two_guests};
@@ -46,9 +49,11 @@ pub fn users_inside_the_kernel_are_served() {
     let mut guest = pair::start(&lab, "A", 1, fabric.functions("A"));
     shell(&mut guest, "modprobe rnic_kernel_user || { dmesg | tail -n 30; false; }");
     let log = shell(&mut guest, "dmesg");
-    for sentence in
-        ["rounds of messages were right", "rounds of fast registration were right", "events of a moderated queue were right"]
-    {
+    for sentence in [
+        "rounds of messages were right",
+        "rounds of fast registration were right",
+        "events of a moderated queue were right",
+    ] {
         assert!(log.contains(sentence), "{sentence}: {log}");
     }
     shell(&mut guest, "rmmod rnic_kernel_user");
