@@ -137,6 +137,8 @@ pub fn steps() -> Vec<Step> {
         guests::other_kinds_of_queues_run_or_are_refused_cleanly within 2 * LIMIT_S;
         guests::the_module_survives_unbinding_resets_and_removal_in_use within LIMIT_S;
         guests::a_killed_program_leaves_nothing within LIMIT_S;
+        guests::a_machine_that_is_killed_under_load_harms_nobody_else within LIMIT_S;
+        guests::a_guest_that_reboots_under_load_harms_nobody_else within 2 * LIMIT_S;
         guests::users_inside_the_kernel_are_served within LIMIT_S;
         guests::a_thousand_writes_cross_as_the_model_says_and_rdma_statistic_agrees within LIMIT_S;
         guests::atomic_writes_and_flushes_reach_the_other_guest within LIMIT_S;

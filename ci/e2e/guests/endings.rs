@@ -1,16 +1,16 @@
 //! The device, or a program, goes in the middle; and what has to be left behind then: nothing.
 
-use super::pair::{Guests, is_up};
-use super::{lab, shell};
+use super::pair::{self, Guests, is_up};
+use super::{held, lab, shell};
 use crate::bench::fabric::Fabric;
 use rnic_ci::guest::Guest;
+use rnic_pcie::Class;
+use std::time::Duration;
 
 /// Nothing is held, the module goes, and the kernel had nothing to complain of.
 #[track_caller]
-pub fn check(guest: &mut Guest) {
-    // What the kernel holds for itself, such as the queue pair of management, stands in brackets.
-    let held = "for kind in pd cq qp cm_id mr ctx srq; do rdma resource show $kind; done | grep -v 'comm \\['";
-    assert_eq!(shell(guest, &format!("{held} || true")), "", "{}", guest.name());
+pub fn check(fabric: &Fabric, guest: &mut Guest) {
+    held::nothing(fabric, guest);
     shell(guest, "rmmod rnic");
     assert_eq!(shell(guest, "ls /sys/class/infiniband"), "");
     let log = shell(guest, "dmesg");
@@ -34,6 +34,7 @@ pub fn the_module_survives_unbinding_resets_and_removal_in_use() {
         (format!("echo 1 > /sys/bus/pci/devices/{device}/reset"), "rmmod rnic && modprobe rnic".to_owned()),
     ] {
         shell(&mut guests.client, &format!("{held}; {taken} && kill $holder; wait; {back} && {up}"));
+        held::nothing(&fabric, &mut guests.client);
         guests.succeed("ibv_rc_pingpong -d rnic0 -g 1 -n 50 -c");
     }
     guests.end();
@@ -50,6 +51,77 @@ pub fn a_killed_program_leaves_nothing() {
         &mut guests.server,
         "for i in $(seq 100); do [ -s /tmp/code ] && exit; usleep 50000; done; kill -9 $(cat /tmp/pid)",
     );
+    held::nothing(&fabric, &mut guests.client);
+    held::nothing(&fabric, &mut guests.server);
     guests.succeed("ibv_rc_pingpong -d rnic0 -g 1 -n 50 -c");
+    guests.end();
+}
+
+/// Bytes have crossed in both guests since.
+fn await_traffic(fabric: &Fabric, before: [u64; 2]) {
+    while moved(fabric).iter().zip(before).any(|(now, before)| *now < before + 1000) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn moved(fabric: &Fabric) -> [u64; 2] {
+    ["A", "B"].map(|name| {
+        let look = fabric.adapter(name).call(|adapter| {
+            let ledger = adapter.function.link.ledger();
+            ledger.class(Class::PayloadRead).crossings + ledger.class(Class::PayloadWrite).crossings
+        });
+        look.expect("an answer")
+    })
+}
+
+/// Its peer has gone for good: the requester is told that retries have come to their end, and lets everything go.
+#[track_caller]
+fn survives(fabric: &Fabric, survivor: &mut Guest) {
+    shell(survivor, "until [ -s /tmp/code ]; do usleep 20000; done; [ $(cat /tmp/code) != 0 ]");
+    let printed = shell(survivor, "cat /tmp/out");
+    assert!(printed.contains("Failed status 12"), "no IBV_WC_RETRY_EXC_ERR: {printed}");
+    held::nothing(fabric, survivor);
+}
+
+/// Of sends alone, so that the first completion with an error is that of a request, and no flushed receive.
+const LOADS: [&str; 2] = ["ib_write_bw -b -F -d rnic0 -D 30", "ib_read_bw -F -d rnic0 -D 30"];
+
+/// Its QEMU dies; another machine takes its place.
+pub fn a_machine_that_is_killed_under_load_harms_nobody_else() {
+    let (lab, fabric) = (lab(), Fabric::new());
+    let mut guests = Guests::start(&lab, &fabric);
+    for program in LOADS {
+        let before = moved(&fabric);
+        guests.load(program);
+        await_traffic(&fabric, before);
+        held::something(&fabric, &mut guests.client);
+        guests.server.kill();
+        survives(&fabric, &mut guests.client);
+        held::wait_until_nothing_is_left(&fabric, "A");
+        guests.server = pair::start(&lab, "A", 1, fabric.functions("A"));
+        guests.succeed("ibv_rc_pingpong -d rnic0 -g 1 -n 50 -c");
+    }
+    guests.end();
+}
+
+/// It starts again from its firmware, with the adapter that it had.
+pub fn a_guest_that_reboots_under_load_harms_nobody_else() {
+    const LIMIT: Duration = Duration::from_secs(60);
+    let (lab, fabric) = (lab(), Fabric::new());
+    let server = pair::boot(&lab, "A", 1, fabric.functions("A"));
+    let client = pair::start(&lab, "B", 2, fabric.functions("B"));
+    let mut guests = Guests { fabric: &fabric, server, client };
+    for program in LOADS {
+        let (before, resets) = (moved(&fabric), fabric.resets("A"));
+        guests.load(program);
+        await_traffic(&fabric, before);
+        guests.server.reboot(LIMIT).expect("the guest comes back");
+        crate::tally::guests_booted(1);
+        assert!(fabric.resets("A") > resets, "the machine's reset has arrived");
+        survives(&fabric, &mut guests.client);
+        pair::bring_up(&mut guests.server, 1);
+        held::nothing(&fabric, &mut guests.server);
+        guests.succeed("ibv_rc_pingpong -d rnic0 -g 1 -n 50 -c");
+    }
     guests.end();
 }

@@ -3,10 +3,11 @@
 //! Each step restores its guests from a snapshot that has the module loaded, and plugs in both functions of their
 //! adapters: the RNIC, and the Ethernet function, which is the network device of its port. [`pair`] has the guests,
 //! [`programs`] runs programs between them, [`peers`] does so with Linux' rdma_rxe at one end, [`pyverbs`] rdma-core's own tests in one, [`endings`] takes the device away
-//! from them.
+//! from them, and [`held`] looks at what device and kernel hold then.
 
 mod counters;
 mod endings;
+mod held;
 mod pair;
 mod peers;
 mod programs;
@@ -21,7 +22,10 @@ pub use counters::{
     a_thousand_writes_cross_as_the_model_says_and_rdma_statistic_agrees,
     atomic_writes_and_flushes_reach_the_other_guest,
 };
-pub use endings::{a_killed_program_leaves_nothing, the_module_survives_unbinding_resets_and_removal_in_use};
+pub use endings::{
+    a_guest_that_reboots_under_load_harms_nobody_else, a_killed_program_leaves_nothing,
+    a_machine_that_is_killed_under_load_harms_nobody_else, the_module_survives_unbinding_resets_and_removal_in_use,
+};
 pub use peers::{it_is_many_times_as_fast_as_linux_rxe, linux_rxe_is_the_other_end_both_ways};
 pub use programs::{other_kinds_of_queues_run_or_are_refused_cleanly, stock_programs_run_between_two_guests};
 pub use pyverbs::rdma_cores_own_tests_pass;
@@ -57,7 +61,7 @@ pub fn users_inside_the_kernel_are_served() {
         assert!(log.contains(sentence), "{sentence}: {log}");
     }
     shell(&mut guest, "rmmod rnic_kernel_user");
-    endings::check(&mut guest);
+    endings::check(&fabric, &mut guest);
 }
 
 /// Runs a command that succeeds, and gives what it printed.

@@ -12,10 +12,23 @@ const EXCHANGE_PORT: &str = ":4853";
 /// A guest whose port is up: its address is 10.0.0.`node`.
 pub fn start(lab: &Lab, name: &str, node: u8, adapter: Vec<AdapterFunction>) -> Guest {
     let mut guest = laboratory::guest(lab, &GuestSpec { adapter, ..GuestSpec::without_adapter(name) });
-    let address = format!("ip addr add 10.0.0.{node}/24 dev eth0 && ip link set eth0 up");
-    shell(&mut guest, &format!("until {address}; do usleep 20000; done"));
-    shell(&mut guest, &format!("until {}; do usleep 20000; done", is_up()));
+    bring_up(&mut guest, node);
     guest
+}
+
+/// The same, which can be rebooted.
+pub fn boot(lab: &Lab, name: &str, node: u8, adapter: Vec<AdapterFunction>) -> Guest {
+    let spec = GuestSpec { adapter, cold_boot: true, ..GuestSpec::without_adapter(name) };
+    let mut guest = laboratory::guest(lab, &spec);
+    bring_up(&mut guest, node);
+    guest
+}
+
+/// Gives the port its address.
+pub fn bring_up(guest: &mut Guest, node: u8) {
+    let address = format!("ip addr add 10.0.0.{node}/24 dev eth0 && ip link set eth0 up");
+    shell(guest, &format!("until {address}; do usleep 20000; done"));
+    shell(guest, &format!("until {}; do usleep 20000; done", is_up()));
 }
 
 /// A shell condition: the RDMA device is there, and its port has its address.
@@ -28,15 +41,22 @@ fn in_background(program: &str) -> String {
     format!("({program} >/tmp/out 2>&1 </dev/null & echo $! >/tmp/pid; wait $!; echo $? >/tmp/code) &")
 }
 
-pub struct Guests {
+pub struct Guests<'f> {
+    pub fabric: &'f Fabric,
     pub server: Guest,
     pub client: Guest,
 }
 
-impl Guests {
-    pub fn start(lab: &Lab, fabric: &Fabric) -> Guests {
+impl<'f> Guests<'f> {
+    pub fn start(lab: &Lab, fabric: &'f Fabric) -> Guests<'f> {
         let [server, client] = [("A", 1), ("B", 2)].map(|(name, node)| start(lab, name, node, fabric.functions(name)));
-        Guests { server, client }
+        Guests { fabric, server, client }
+    }
+
+    /// Both halves run, in the background.
+    pub fn load(&mut self, program: &str) {
+        self.serve(program);
+        shell(&mut self.client, &format!("rm -f /tmp/code; {}", in_background(&format!("{program} 10.0.0.1"))));
     }
 
     /// Starts the server's half, and waits until it listens, or has ended.
@@ -93,7 +113,7 @@ impl Guests {
     #[track_caller]
     pub fn end(self) {
         for mut guest in [self.server, self.client] {
-            endings::check(&mut guest);
+            endings::check(self.fabric, &mut guest);
         }
     }
 }

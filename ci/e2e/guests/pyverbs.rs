@@ -51,7 +51,7 @@ fn run(lab: &Lab, filter: &str) -> String {
     let (_, output) = guest.shell(&run, LIMIT).expect("the tests' end");
     let output = String::from_utf8_lossy(&output).into_owned();
     assert!(output.contains("\nRan "), "the tests did not come to their end:\n{output}");
-    endings::check(&mut guest);
+    endings::check(&fabric, &mut guest);
     output
 }
 
