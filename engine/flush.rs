@@ -211,12 +211,12 @@ impl Engine {
             diagnostic: Some(diagnostic),
         };
         let cause = Cause::Receive { qpn_or_srqn: qpn.0, index };
+        let cqn = qp.receive_cqn;
         if qp.arrived.is_empty() {
             qp.receive_wqe = None;
-            let cqn = qp.receive_cqn;
             self.complete(host, cqn, completion, cause);
         } else {
-            qp.arrived.push_back(Arrived { completion, cause, waits_for_wqe: false, waits_for_reads: None });
+            qp.arrived.push_back(Arrived { completion, cqn, cause, waits_for_wqe: false, waits_for_reads: None });
         }
     }
 }

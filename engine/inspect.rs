@@ -9,7 +9,9 @@ use crate::context::key::KeyContext;
 use crate::context::queue_pair::{QpContext, QpState, Service};
 use crate::context::shared_receive_queue::SrqContext;
 use crate::engine::Engine;
+use crate::numbers::Cqn;
 use crate::queues::{CompletionQueue, EventQueue, QueuePair, Ring, SharedReceiveQueue, TransmitState};
+use rnic_abi::limits::NO_OBJECT;
 
 /// A ring in host memory with the indices of both sides, free-running modulo 2^16 or 2^32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +32,13 @@ pub struct QueuePairView {
     pub state: QpState,
     pub pdn: u32,
     pub doorbell_page: u32,
-    pub send_cqn: u32,
-    pub receive_cqn: u32,
+    /// None where there is no such queue; of an XRC target its current request's.
+    pub send_cqn: Option<u32>,
+    pub receive_cqn: Option<u32>,
     /// Where its receives come from, if not from a ring of its own.
     pub srqn: Option<u32>,
+    /// Of an XRC target.
+    pub xrc_domain: Option<u32>,
     pub privileged: bool,
     pub send_queue: RingView,
     pub receive_queue: RingView,
@@ -75,6 +80,8 @@ pub struct EventQueueView {
 #[derive(Clone, Debug)]
 pub struct SharedReceiveQueueView {
     pub srqn: u32,
+    /// Domain and completion queue of an XRC queue.
+    pub xrc: Option<(u32, u32)>,
     pub pdn: u32,
     pub doorbell_page: u32,
     pub queue_pairs: u32,
@@ -210,6 +217,10 @@ impl Engine {
     }
 }
 
+fn existing(cqn: Cqn) -> Option<u32> {
+    (cqn.0 != NO_OBJECT).then_some(cqn.0)
+}
+
 impl QueuePair {
     fn view(&self, qpn: u32, context: Option<QpContext>) -> QueuePairView {
         let receives = self.rq.view(self.rq_producer.into(), self.rq_consumer.into(), self.rq_consumer.into());
@@ -219,9 +230,10 @@ impl QueuePair {
             state: self.state,
             pdn: self.pdn.0,
             doorbell_page: self.doorbell_page,
-            send_cqn: self.send_cqn.0,
-            receive_cqn: self.receive_cqn.0,
+            send_cqn: existing(self.send_cqn),
+            receive_cqn: existing(self.receive_cqn),
             srqn: self.srqn.map(|srqn| srqn.0),
+            xrc_domain: self.xrc_domain.map(|domain| domain.0),
             privileged: self.privileged,
             send_queue: self.sq.view(self.sq_producer.into(), self.sq_fetch.into(), self.sq_consumer.into()),
             receive_queue: receives,
@@ -247,7 +259,7 @@ impl CompletionQueue {
             cqn,
             eqn: self.eqn.map(|eqn| eqn.0),
             doorbell_page: self.doorbell_page,
-            queue_pairs: self.queue_pairs,
+            queue_pairs: self.users,
             waiting: self.waiting.len(),
             failed: self.failed,
             context,
@@ -259,6 +271,7 @@ impl SharedReceiveQueue {
     fn view(&self, srqn: u32, context: Option<SrqContext>) -> SharedReceiveQueueView {
         SharedReceiveQueueView {
             srqn,
+            xrc: self.xrc.map(|xrc| (xrc.domain.0, xrc.cqn.0)),
             pdn: self.pdn.0,
             doorbell_page: self.doorbell_page,
             queue_pairs: self.queue_pairs,

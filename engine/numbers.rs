@@ -36,6 +36,11 @@ number! {
     Pdn
 }
 
+number! {
+    /// An XRC domain: targets and shared receive queues of one domain belong together.
+    XrcDomain
+}
+
 /// A memory key: index in bits 31:8, the driver's byte in 7:0. An lkey or an rkey, by where it is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub u32);

@@ -4,9 +4,9 @@
 use crate::context::access::Plan;
 use crate::context::page_list::PageList;
 use crate::context::queue_pair::{QpState, Service};
-use crate::front_end::commands::NewQp;
+use crate::front_end::commands::{NewQp, Xrc};
 use crate::front_end::{Completion, EventRecord, ScatterList, Status};
-use crate::numbers::{Cqn, Eqn, Pdn, Qpn, Srqn};
+use crate::numbers::{Cqn, Eqn, Pdn, Qpn, Srqn, XrcDomain};
 use crate::reliability::ResponseDue;
 use crate::reliability::replay_buffer::ReplayBuffer;
 use crate::reliability::reply::Replies;
@@ -76,6 +76,8 @@ pub(crate) struct ReceiveWqe {
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub completion: Completion,
+    /// Where it is written: the queue pair's next message may end elsewhere.
+    pub cqn: Cqn,
     pub cause: Cause,
     /// The receive work request has still to be read.
     pub waits_for_wqe: bool,
@@ -118,6 +120,8 @@ pub(crate) struct QueuePair {
     pub sq_starved: bool,
     /// Where its receives come from, instead of a ring of its own.
     pub srqn: Option<Srqn>,
+    /// Of an XRC target: requests name the queue, whose number, domain and completion queue are its own until the next.
+    pub xrc_domain: Option<XrcDomain>,
     /// The slot that it has taken there for the message that is arriving.
     pub taken: Option<u16>,
     /// The driver knows that it takes no more.
@@ -165,6 +169,7 @@ pub(crate) struct SharedReceiveQueue {
     pub doorbell_page: u32,
     pub pdn: Pdn,
     pub privileged: bool,
+    pub xrc: Option<Xrc>,
     pub slots: Ring,
     pub indices: Ring,
     /// Positions of the index ring that are posted, free-running.
@@ -178,6 +183,8 @@ pub(crate) struct SharedReceiveQueue {
     /// Slots that queue pairs had in hand when they were reset or destroyed: the next ones to be taken.
     pub returned: VecDeque<u16>,
     pub queue_pairs: u32,
+    /// Being destroyed: no XRC target aims at it any more.
+    pub leaving: bool,
     /// Why it is of no use any more.
     pub failed: Option<Diagnostic>,
 }
@@ -206,7 +213,8 @@ impl SharedReceiveQueue {
 pub(crate) struct CompletionQueue {
     pub eqn: Option<Eqn>,
     pub doorbell_page: u32,
-    pub queue_pairs: u32,
+    /// Queue pairs, once for each direction, and XRC shared receive queues.
+    pub users: u32,
     pub waiting: VecDeque<(Completion, Cause)>,
     pub blocked: bool,
     /// Overrun, or its memory did not answer: it takes no completion any more.
@@ -289,6 +297,7 @@ impl QueuePair {
             sq_fetching: false,
             sq_starved: false,
             srqn: new.srqn,
+            xrc_domain: new.xrc_domain,
             taken: None,
             last_wqe_told: false,
             rq,

@@ -197,8 +197,11 @@ structure! {
         /// SRQ_LIMIT_REACHED once, when fewer receives than this are posted; 0: never.
         limit: U16,
         reserved1: U16,
+        /// With SRQ_XRC the completion queue of its receives; else zero.
+        cqn: U32,
+        /// With SRQ_XRC its XRC domain; else zero.
+        xrc_domain: U32,
         reserved2: U32,
-        reserved3: U64,
         /// The WQE slots.
         wqe_pages: PageListFields,
         /// The ring of 16-bit slot indices.
@@ -242,6 +245,7 @@ structure! {
         log_rq_stride: u8,
         reserved0: u8,
         reserved1: U16,
+        /// Protection domain; of XRC_TGT its XRC domain.
         pdn: U32,
         send_cqn: U32,
         receive_cqn: U32,
@@ -469,6 +473,10 @@ constants! {
     QP_TYPE_UD: u8 = 2;
     /// General services interface: the datagram queue pair of management, QPN 1.
     QP_TYPE_GSI: u8 = 3;
+    /// The sending half of an extended reliable connection.
+    QP_TYPE_XRC_INI: u8 = 4;
+    /// Its receiving half: requests name the shared receive queue they are for.
+    QP_TYPE_XRC_TGT: u8 = 5;
     /// The number of the general services interface.
     GSI_QPN: u32 = 1;
     /// The Q_Key of the general services interface.
@@ -485,6 +493,8 @@ constants! {
     QP_PRIVILEGED: u8 = 1 << 2;
     /// The kernel's own: receives may name the local DMA key.
     SRQ_PRIVILEGED: u8 = 1 << 0;
+    /// For the requests that XRC targets of its domain get.
+    SRQ_XRC: u8 = 1 << 1;
     QP_STATE_RESET: u8 = 0;
     QP_STATE_INIT: u8 = 1;
     QP_STATE_RTR: u8 = 2;

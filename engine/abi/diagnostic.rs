@@ -77,6 +77,7 @@ rules! {
     MulticastGid = 315, "the group's GID is not a multicast address", "Unreliable transports", "the bytes in another order";
     MulticastQueuePair = 316, "only datagram queue pairs take the packets of groups", "Unreliable transports", "a queue pair of another type";
     MulticastFull = 317, "there is no room for another group, or for another queue pair in it", "Unreliable transports", "a limit of QUERY_DEVICE was ignored";
+    XrcQueue = 318, "an XRC shared receive queue belongs to no queue pair: the requests that XRC targets get name it", "Extended reliable connections", "QP_SRQ with a queue that was created with SRQ_XRC";
     ModifyTransition = 320, "no transition leads from the present state to this one", "Queue pair states", "a step of RESET, INIT, RTR, RTS was left out";
     ModifyMissing = 321, "a required attribute is missing", "Queue pair states", "see the table of transitions";
     ModifyIllegal = 322, "an attribute is not allowed in this transition", "Queue pair states", "see the table of transitions";
@@ -143,6 +144,8 @@ rules! {
     AtomicAlignment = 514, "the peer's atomic or ATOMIC_WRITE is not aligned to 8 bytes", "Responder", "an address of the peer's work request";
     BadResponse = 515, "the peer's response is of another kind than the request, or out of place in its message", "Requester", "a peer with another MTU, or a broken one";
     ReadResponseLength = 516, "a READ response is longer or shorter than what is missing", "Requester", "a peer with another MTU, or a broken one";
+    XrcTarget = 517, "the peer's XRC request names a shared receive queue that is not an XRC one here, or another one than the message began with", "Extended reliable connections", "an SRQ number that was not agreed, or a queue that is destroyed";
+    XrcDomain = 518, "the peer's XRC request names a shared receive queue of another XRC domain", "Extended reliable connections", "target and queue were created for different domains";
 }
 
 /// How much a broken rule costs.

@@ -28,25 +28,26 @@ pub use layout::{ConstantLayout, FieldLayout, StructLayout};
 pub use page_list::PageListFields;
 pub use work_request::{
     AtomicSegment, BindSegment, ControlSegment, DataSegment, DatagramSegment, FlushSegment, RegisterSegment,
-    RemoteSegment, WorkOpcode,
+    RemoteSegment, WorkOpcode, XrcSegment,
 };
 
 /// Major version: a driver refuses a device whose major it does not know.
 pub const VERSION_MAJOR: u16 = 1;
 /// Minor version: additions that an older driver may ignore.
-pub const VERSION_MINOR: u16 = 2;
+pub const VERSION_MINOR: u16 = 3;
 
 /// PCI vendor and device (0x12b7 is UDP port 4791).
 pub const PCI_VENDOR_ID: u16 = 0x1234;
 pub const PCI_DEVICE_ID: u16 = 0x12b7;
 
 /// Every structure of the interface, in the order of the datasheet.
-pub fn structures() -> [StructLayout; 36] {
+pub fn structures() -> [StructLayout; 37] {
     [
         page_list::PageListFields::layout(),
         work_request::ControlSegment::layout(),
         work_request::RemoteSegment::layout(),
         work_request::AtomicSegment::layout(),
+        work_request::XrcSegment::layout(),
         work_request::DataSegment::layout(),
         work_request::RegisterSegment::layout(),
         work_request::BindSegment::layout(),

@@ -26,6 +26,10 @@ constants! {
     MAX_DATAGRAM_SGE: u8 = 12;
     /// Inline bytes of a send on a datagram queue pair.
     MAX_DATAGRAM_INLINE_BYTES: u16 = 192;
+    /// Scatter-gather elements of a send with a remote segment on an XRC initiator (one more without).
+    MAX_XRC_SGE: u8 = 13;
+    /// Inline bytes of a send on an XRC initiator.
+    MAX_XRC_INLINE_BYTES: u16 = 208;
     /// Multicast groups that have queue pairs.
     MAX_MULTICAST_GROUPS: u16 = 256;
     /// Queue pairs attached to one multicast group.

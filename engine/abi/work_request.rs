@@ -2,7 +2,7 @@
 //!
 //! A send WQE is 16-byte segments in 64-byte slots, at most `MAX_WQE_SLOTS`: a control segment, a remote segment
 //! for whatever names memory of the peer, an atomic segment for CMP_SWAP and FETCH_ADD, a flush segment for FLUSH, on a datagram queue pair a datagram segment instead of
-//! both, then either data segments or, with `WQE_INLINE`, the bytes themselves. A receive WQE is data segments only; its
+//! both, on an XRC initiator an XRC segment in front of them, then either data segments or, with `WQE_INLINE`, the bytes themselves. A receive WQE is data segments only; its
 //! stride is given at creation, a data segment of length 0 ends it early.
 
 use crate::PageListFields;
@@ -96,6 +96,17 @@ structure! {
         /// GSI: index of the packet's P_Key. UD: zero, the queue pair's own is used.
         pkey_index: U16,
         reserved: U16,
+    }
+}
+
+structure! {
+    /// Whose receives and memory a request on an XRC initiator is for: a segment behind the control segment of every
+    /// work request that sends packets.
+    XrcSegment, 16 {
+        /// The peer's XRC shared receive queue, 24 bits.
+        srqn: U32,
+        reserved0: U32,
+        reserved1: U64,
     }
 }
 

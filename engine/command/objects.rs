@@ -113,7 +113,7 @@ impl Engine {
         let cq = CompletionQueue {
             eqn: new.eqn,
             doorbell_page: new.doorbell_page,
-            queue_pairs: 0,
+            users: 0,
             waiting: VecDeque::new(),
             blocked: false,
             failed: false,
@@ -131,7 +131,7 @@ impl Engine {
 
     pub(super) fn destroy_cq(&mut self, cqn: Cqn) -> Result<Answer, Halt> {
         let cq = self.completion_queues.get(cqn).ok_or_else(|| missing(cqn.0))?;
-        if cq.queue_pairs > 0 {
+        if cq.users > 0 {
             return Err(busy(cqn.0));
         }
         if self.pending.reads_of_cq(cqn) {

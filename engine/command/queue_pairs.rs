@@ -14,7 +14,7 @@ use crate::numbers::{Cqn, Qpn, Srqn};
 use crate::pending::Waiter;
 use crate::queues::{AtomicRead, QueuePair, Ring, TransmitState};
 use rnic_abi::command::{GSI_QPN, MULTICAST_QPN};
-use rnic_abi::limits;
+use rnic_abi::{CommandStatus, Diagnostic, limits};
 use rnic_pcie::Cause;
 
 impl Engine {
@@ -39,21 +39,14 @@ impl Engine {
             return Err(exists(number));
         }
         self.check_doorbell_page(new.doorbell_page)?;
-        for cqn in [new.send_cqn, new.receive_cqn] {
-            if self.completion_queues.get(cqn).is_none() {
-                return Err(missing(cqn.0));
-            }
-        }
-        if let Some(srqn) = new.srqn
-            && self.shared_receive_queues.get(srqn).is_none()
-        {
-            return Err(missing(srqn.0));
-        }
+        self.check_queues(new)?;
         let slot_bytes = self.front_end.send_slot_bytes() as u16;
         let sq = Ring { pages: new.sq_pages, log_entries: new.log_sq_slots, entry_bytes: slot_bytes };
         let rq = Ring { pages: new.rq_pages, log_entries: new.log_rq_entries, entry_bytes: new.rq_stride_bytes };
-        usable(&sq.pages, sq.bytes(), slot_bytes.into(), number)?;
-        if new.srqn.is_none() {
+        if new.service.has_send_queue() {
+            usable(&sq.pages, sq.bytes(), slot_bytes.into(), number)?;
+        }
+        if new.srqn.is_none() && new.service.has_receive_queue() {
             usable(&rq.pages, rq.bytes(), new.rq_stride_bytes.into(), number)?;
         }
         let extents = [
@@ -71,6 +64,23 @@ impl Engine {
         Ok(Answer::Done)
     }
 
+    /// The queues that it is to use exist, and are such as it can use.
+    fn check_queues(&self, new: &NewQp) -> Result<(), Halt> {
+        let used = [(new.service.has_send_queue(), new.send_cqn), (new.service.has_receive_queue(), new.receive_cqn)];
+        for (_, cqn) in used.into_iter().filter(|(used, _)| *used) {
+            if self.completion_queues.get(cqn).is_none() {
+                return Err(missing(cqn.0));
+            }
+        }
+        let Some(srqn) = new.srqn else { return Ok(()) };
+        let srq = self.shared_receive_queues.get(srqn).ok_or_else(|| missing(srqn.0))?;
+        if srq.xrc.is_some() {
+            let status = CommandStatus::BAD_PARAMETER;
+            return Err(CommandError::new(status, Diagnostic::XrcQueue, srqn.0).into());
+        }
+        Ok(())
+    }
+
     /// Nothing is remembered of READs and atomics, if there is memory to remember them in.
     pub(super) fn forget_rd_atomic(&mut self, host: &mut Host, qpn: Qpn) {
         let reliable = self.queue_pairs.get(qpn).is_some_and(|qp| qp.service.is_reliable());
@@ -80,10 +90,14 @@ impl Engine {
     }
 
     fn count_users(&mut self, send: Cqn, receive: Cqn, more: bool) {
-        for cqn in [send, receive] {
-            if let Some(cq) = self.completion_queues.get_mut(cqn) {
-                cq.queue_pairs = if more { cq.queue_pairs + 1 } else { cq.queue_pairs.saturating_sub(1) };
-            }
+        self.count_cq_user(send, more);
+        self.count_cq_user(receive, more);
+    }
+
+    /// A queue pair, or an XRC shared receive queue, completes there, or no more.
+    pub(super) fn count_cq_user(&mut self, cqn: Cqn, more: bool) {
+        if let Some(cq) = self.completion_queues.get_mut(cqn) {
+            cq.users = if more { cq.users + 1 } else { cq.users.saturating_sub(1) };
         }
     }
 
@@ -134,8 +148,11 @@ impl Engine {
             return Err(Halt::Blocked);
         }
         let Some(qp) = self.queue_pairs.remove(qpn) else { return Err(missing(qpn.0)) };
-        self.count_users(qp.send_cqn, qp.receive_cqn, false);
-        self.count_srq_user(qp.srqn, false);
+        // An XRC target is no user of the queues that its requests named.
+        if qp.xrc_domain.is_none() {
+            self.count_users(qp.send_cqn, qp.receive_cqn, false);
+            self.count_srq_user(qp.srqn, false);
+        }
         self.multicast.detach_everywhere(qpn);
         self.contexts.queue_pairs.remove(qpn.0);
         self.contexts.rd_atomic.remove(qpn.0);

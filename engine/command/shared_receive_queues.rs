@@ -39,6 +39,11 @@ impl Engine {
             return Err(exists(number));
         }
         self.check_doorbell_page(new.doorbell_page)?;
+        if let Some(xrc) = new.xrc
+            && self.completion_queues.get(xrc.cqn).is_none()
+        {
+            return Err(missing(xrc.cqn.0));
+        }
         let slots = Ring { pages: new.wqe_pages, log_entries: new.log_slots, entry_bytes: new.stride_bytes };
         let indices = Ring { pages: new.index_pages, log_entries: new.log_slots, entry_bytes: INDEX_BYTES };
         usable(&slots.pages, slots.bytes(), new.stride_bytes.into(), number)?;
@@ -53,6 +58,7 @@ impl Engine {
             doorbell_page: new.doorbell_page,
             pdn: new.pdn,
             privileged: new.privileged,
+            xrc: new.xrc,
             slots,
             indices,
             producer: 0,
@@ -62,9 +68,13 @@ impl Engine {
             waiting: BTreeSet::new(),
             returned: VecDeque::new(),
             queue_pairs: 0,
+            leaving: false,
             failed: None,
         };
         self.shared_receive_queues.insert(new.srqn, srq);
+        if let Some(xrc) = new.xrc {
+            self.count_cq_user(xrc.cqn, true);
+        }
         Ok(Answer::Done)
     }
 
@@ -91,14 +101,18 @@ impl Engine {
     }
 
     pub(super) fn destroy_srq(&mut self, srqn: Srqn) -> Result<Answer, Halt> {
-        let srq = self.shared_receive_queues.get(srqn).ok_or_else(|| missing(srqn.0))?;
+        let srq = self.shared_receive_queues.get_mut(srqn).ok_or_else(|| missing(srqn.0))?;
         if srq.queue_pairs > 0 {
             return Err(busy(srqn.0));
         }
-        if self.pending.reads_of_srq(srqn) {
+        srq.leaving = true;
+        if self.pending.reads_of_srq(srqn) || self.targets_read(srqn) {
             return Err(Halt::Blocked);
         }
-        self.shared_receive_queues.remove(srqn);
+        if let Some(xrc) = self.shared_receive_queues.remove(srqn).and_then(|srq| srq.xrc) {
+            self.count_cq_user(xrc.cqn, false);
+            self.forget_targets(srqn);
+        }
         self.contexts.shared_receive_queues.remove(srqn.0);
         self.contexts.in_hand.take_srq(srqn);
         self.contexts.forget_lines(Owner::SharedReceiveQueue(srqn.0));

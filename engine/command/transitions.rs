@@ -93,6 +93,30 @@ const fn datagram_steps(init: u32) -> [Transition; 9] {
 pub const UD_TRANSITIONS: &[Transition] = &datagram_steps(DATAGRAM | ATTR_PORT);
 pub const GSI_TRANSITIONS: &[Transition] = &datagram_steps(DATAGRAM);
 
+/// Of an extended connection's initiator: as RC, without what only a responder has.
+pub const XRC_INITIATOR_TRANSITIONS: &[Transition] = &[
+    step(Reset, Init, INIT, 0),
+    step(Init, Init, 0, INIT),
+    step(Init, Rtr, UC_RTR, ATTR_ALT_PATH | ATTR_ACCESS_FLAGS | ATTR_PKEY_INDEX),
+    step(Rtr, Rts, RTS, UC_LIVE),
+    step(Rts, Rts, 0, UC_LIVE),
+    step(Rts, Sqd, 0, ATTR_EN_SQD_ASYNC_NOTIFY),
+    step(Sqd, Sqd, 0, DRAINED & !(ATTR_MAX_DEST_RD_ATOMIC | ATTR_MIN_RNR_TIMER)),
+    step(Sqd, Rts, 0, UC_LIVE),
+];
+
+/// Of its target: as RC, without what only a requester has.
+pub const XRC_TARGET_TRANSITIONS: &[Transition] = &[
+    step(Reset, Init, INIT, 0),
+    step(Init, Init, 0, INIT),
+    step(Init, Rtr, RTR, ATTR_ALT_PATH | ATTR_ACCESS_FLAGS | ATTR_PKEY_INDEX),
+    step(Rtr, Rts, ATTR_TIMEOUT | ATTR_SQ_PSN, LIVE),
+    step(Rts, Rts, 0, LIVE),
+    step(Rts, Sqd, 0, ATTR_EN_SQD_ASYNC_NOTIFY),
+    step(Sqd, Sqd, 0, DRAINED & !(ATTR_RETRY_CNT | ATTR_RNR_RETRY | ATTR_MAX_QP_RD_ATOMIC)),
+    step(Sqd, Rts, 0, LIVE),
+];
+
 /// The steps of a transport service.
 pub const fn of(service: Service) -> &'static [Transition] {
     match service {
@@ -100,6 +124,8 @@ pub const fn of(service: Service) -> &'static [Transition] {
         Service::Uc => UC_TRANSITIONS,
         Service::Ud => UD_TRANSITIONS,
         Service::Gsi => GSI_TRANSITIONS,
+        Service::XrcInitiator => XRC_INITIATOR_TRANSITIONS,
+        Service::XrcTarget => XRC_TARGET_TRANSITIONS,
     }
 }
 

@@ -4,7 +4,7 @@ use super::image::{Image, Reader, Writer};
 use crate::numbers::{Key, Pdn, Qpn};
 use rnic_abi::command::*;
 use rnic_abi::limits::QP_CONTEXT_BYTES;
-use rnic_wire::{Msn, Psn, Transport};
+use rnic_wire::{Msn, OpcodeDescription, Psn, Transport};
 
 /// A queue pair's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,10 +66,14 @@ pub enum Service {
     Ud,
     /// General services interface: the datagrams of management, queue pair 1.
     Gsi,
+    /// Extended reliable connection, the half that sends.
+    XrcInitiator,
+    /// The half that receives: into the shared receive queue that each request names.
+    XrcTarget,
 }
 
 impl Service {
-    pub const ALL: [Self; 4] = [Self::Rc, Self::Uc, Self::Ud, Self::Gsi];
+    pub const ALL: [Self; 6] = [Self::Rc, Self::Uc, Self::Ud, Self::Gsi, Self::XrcInitiator, Self::XrcTarget];
 
     pub const fn code(self) -> u8 {
         match self {
@@ -77,6 +81,8 @@ impl Service {
             Self::Uc => QP_TYPE_UC,
             Self::Ud => QP_TYPE_UD,
             Self::Gsi => QP_TYPE_GSI,
+            Self::XrcInitiator => QP_TYPE_XRC_INI,
+            Self::XrcTarget => QP_TYPE_XRC_TGT,
         }
     }
 
@@ -91,12 +97,35 @@ impl Service {
             Self::Uc => "UC",
             Self::Ud => "UD",
             Self::Gsi => "GSI",
+            Self::XrcInitiator => "XRC_INI",
+            Self::XrcTarget => "XRC_TGT",
         }
     }
 
     /// What is sent is acknowledged, or sent again.
     pub const fn is_reliable(self) -> bool {
-        matches!(self, Self::Rc)
+        matches!(self, Self::Rc | Self::XrcInitiator | Self::XrcTarget)
+    }
+
+    /// It has a send queue.
+    pub const fn has_send_queue(self) -> bool {
+        !matches!(self, Self::XrcTarget)
+    }
+
+    /// It has receives, of its own or of the shared receive queue that it was created with.
+    pub const fn has_receive_queue(self) -> bool {
+        !matches!(self, Self::XrcInitiator | Self::XrcTarget)
+    }
+
+    /// A packet of this kind has something to look for here. The halves of an extended connection take either requests
+    /// or responses.
+    pub fn takes(self, packet: &OpcodeDescription) -> bool {
+        packet.transport == self.transport()
+            && match self {
+                Self::XrcInitiator => packet.operation.is_response(),
+                Self::XrcTarget => !packet.operation.is_response(),
+                _ => true,
+            }
     }
 
     /// Each work request names where it goes.
@@ -110,6 +139,7 @@ impl Service {
             Self::Rc => Transport::Rc,
             Self::Uc => Transport::Uc,
             Self::Ud | Self::Gsi => Transport::Ud,
+            Self::XrcInitiator | Self::XrcTarget => Transport::Xrc,
         }
     }
 }

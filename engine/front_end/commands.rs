@@ -5,7 +5,7 @@ use crate::context::gid::GidEntry;
 use crate::context::key::KeyKind;
 use crate::context::page_list::PageList;
 use crate::context::queue_pair::{AddressVector, QpState, Service};
-use crate::numbers::{Cqn, Eqn, Key, Pdn, Qpn, Srqn};
+use crate::numbers::{Cqn, Eqn, Key, Pdn, Qpn, Srqn, XrcDomain};
 use rnic_abi::{CommandStatus, Diagnostic};
 
 /// Why a command was refused.
@@ -76,8 +76,18 @@ pub struct NewSrq {
     pub pdn: Pdn,
     pub doorbell_page: u32,
     pub limit: u16,
+    /// Of an XRC queue.
+    pub xrc: Option<Xrc>,
     pub wqe_pages: PageList,
     pub index_pages: PageList,
+}
+
+/// What an XRC shared receive queue has of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xrc {
+    /// Targets of this domain alone may receive here.
+    pub domain: XrcDomain,
+    pub cqn: Cqn,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +99,8 @@ pub struct NewQp {
     pub privileged: bool,
     /// Where its receives come from; without it from its own ring.
     pub srqn: Option<Srqn>,
+    /// Of an XRC target.
+    pub xrc_domain: Option<XrcDomain>,
     pub log_sq_slots: u8,
     pub log_rq_entries: u8,
     pub rq_stride_bytes: u16,

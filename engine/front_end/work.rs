@@ -143,6 +143,8 @@ pub struct SendWork {
     pub slots: u16,
     /// Of a datagram; a connection knows where its packets go.
     pub destination: Option<Destination>,
+    /// On an extended connection: the peer's shared receive queue that it is for.
+    pub srqn: Option<Srqn>,
     pub body: Body,
 }
 

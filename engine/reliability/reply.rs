@@ -2,7 +2,7 @@
 //! port has room. A READ is a cursor: its answer stands nowhere but in host memory until each packet is built.
 
 use crate::context::access::Plan;
-use crate::numbers::Key;
+use crate::numbers::{Key, Pdn};
 use crate::queues::TransmitState;
 use crate::tx::reply::Replying;
 use rnic_abi::limits::MAX_RD_ATOMIC;
@@ -37,13 +37,15 @@ pub(crate) struct ReadReply {
     /// From there on.
     length_bytes: u32,
     pub rkey: Key,
+    /// In which the key is checked.
+    pub pdn: Pdn,
     pub msn: Msn,
 }
 
 impl ReadReply {
-    pub fn new(first_psn: Psn, packets: u32, address: u64, length_bytes: u32, rkey: Key, msn: Msn) -> Self {
+    pub fn new(first_psn: Psn, packets: u32, address: u64, length_bytes: u32, rkey: Key, pdn: Pdn, msn: Msn) -> Self {
         let end_psn = first_psn.add(packets);
-        Self { first_psn, next_psn: first_psn, end_psn, fresh_psn: first_psn, address, length_bytes, rkey, msn }
+        Self { first_psn, next_psn: first_psn, end_psn, fresh_psn: first_psn, address, length_bytes, rkey, pdn, msn }
     }
 
     /// The same for a request that was answered before.
@@ -218,7 +220,7 @@ mod tests {
 
     fn reply(psn: u32, packets: u32) -> ReadReply {
         let bytes = packets * 256 - 56;
-        ReadReply::new(Psn::new(psn), packets, 0x1000, bytes, Key(0x100), Msn::new(1))
+        ReadReply::new(Psn::new(psn), packets, 0x1000, bytes, Key(0x100), Pdn(1), Msn::new(1))
     }
 
     fn packets(mut reply: ReadReply) -> Vec<(u32, u64, u32, bool, bool, u16)> {
@@ -248,7 +250,7 @@ mod tests {
             (1, 0x1200, 200, false, true, 0),
         ];
         assert_eq!(made, expected);
-        let nothing = ReadReply::new(Psn::new(5), 1, 0, 0, Key(0), Msn::new(1));
+        let nothing = ReadReply::new(Psn::new(5), 1, 0, 0, Key(0), Pdn(1), Msn::new(1));
         assert_eq!(packets(nothing), [(5, 0, 0, true, true, 0)]);
     }
 
@@ -256,7 +258,7 @@ mod tests {
     fn what_is_asked_for_again_starts_there_and_says_what_has_left_before() {
         let mut replies = Replies::default();
         replies.push(Reply::Read(reply(10, 4)));
-        let tail = |psn: u32| ReadReply::new(Psn::new(psn), 14 - psn, 0, 0, Key(0x100), Msn::new(1));
+        let tail = |psn: u32| ReadReply::new(Psn::new(psn), 14 - psn, 0, 0, Key(0x100), Pdn(1), Msn::new(1));
         assert_eq!(replies.read_again(tail(10), 256), Again::Waits, "nothing has left");
         for _ in 0..3 {
             let Some(Reply::Read(read)) = replies.front_mut() else { panic!("a READ") };

@@ -48,7 +48,8 @@ impl Engine {
         if !by_write {
             qp.receive_wqe = None;
         }
-        qp.arrived.push_back(Arrived { completion, cause, waits_for_wqe: by_write, waits_for_reads: barrier });
+        let cqn = qp.receive_cqn;
+        qp.arrived.push_back(Arrived { completion, cqn, cause, waits_for_wqe: by_write, waits_for_reads: barrier });
         self.finish_arrived(host, qpn);
     }
 
@@ -56,21 +57,20 @@ impl Engine {
     pub(crate) fn finish_arrived(&mut self, host: &mut Host, qpn: Qpn) {
         loop {
             let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
-            let cqn = qp.receive_cqn;
             let Some(front) = qp.arrived.front() else { break };
-            let (waits, index) = (front.waits_for_wqe, front.completion.wqe_index);
+            let (waits, srqn, index) = (front.waits_for_wqe, front.completion.srqn, front.completion.wqe_index);
             let barrier = front.waits_for_reads;
             if barrier.is_some() && self.waits_for_reads(qpn, barrier) {
                 return;
             }
             if waits {
-                if self.fetch_receive_wqe(host, qpn, index) == Err(Stop::Blocked) {
+                if self.fetch_receive_wqe(host, qpn, srqn, index) == Err(Stop::Blocked) {
                     return;
                 }
                 self.use_receive_wqe(host, qpn, index);
             }
             let Some(arrived) = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.arrived.pop_front()) else { return };
-            self.complete(host, cqn, arrived.completion, arrived.cause);
+            self.complete(host, arrived.cqn, arrived.completion, arrived.cause);
         }
         // In the error state, what was posted behind them is flushed.
         self.flush(host, qpn);

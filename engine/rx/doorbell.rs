@@ -25,7 +25,7 @@ impl Engine {
         if qp.doorbell_page != page {
             return Err(Diagnostic::DoorbellForeignPage);
         }
-        if qp.state == QpState::Reset || qp.srqn.is_some() {
+        if qp.state == QpState::Reset || qp.srqn.is_some() || !qp.service.has_receive_queue() {
             return Err(Diagnostic::DoorbellState);
         }
         let fresh = producer.wrapping_sub(qp.rq_producer);

@@ -13,7 +13,7 @@ use crate::pending::{Stop, Waiter};
 use crate::planted::planted;
 use crate::reliability::reply::{Again, ReadReply};
 use rnic_pcie::Cause;
-use rnic_wire::{Operation, ParsedPacket, Psn, Reth};
+use rnic_wire::{Operation, ParsedPacket, Psn};
 
 impl Engine {
     pub(crate) fn duplicate(
@@ -25,7 +25,7 @@ impl Engine {
     ) -> Result<(), Stop> {
         let psn = packet.headers.bth.psn;
         let answered = match packet.description.operation {
-            Operation::ReadRequest => self.read_again(host, qpn, context, psn, &packet.headers.extension.reth)?,
+            Operation::ReadRequest => self.read_again(host, qpn, context, packet)?,
             Operation::CompareSwap | Operation::FetchAdd => self.atomic_again(host, qpn, context, psn)?,
             Operation::AtomicWrite | Operation::Flush => self.placed_again(host, qpn, context, psn)?,
             _ => {
@@ -57,9 +57,11 @@ impl Engine {
         host: &mut Host,
         qpn: Qpn,
         context: &QpContext,
-        psn: Psn,
-        reth: &Reth,
+        packet: &ParsedPacket<'_>,
     ) -> Result<bool, Stop> {
+        let (psn, reth) = (packet.headers.bth.psn, &packet.headers.extension.reth);
+        let Some(pdn) = self.duplicate_domain(qpn, context, packet) else { return Ok(false) };
+        let context = &QpContext { pdn, ..*context };
         let Some(remembered) = self.remembered(host, qpn, psn)? else { return Ok(false) };
         let mtu = context.path_mtu_bytes();
         let Some(read) = remembered.read_at(psn, mtu) else { return Ok(false) };
@@ -78,7 +80,7 @@ impl Engine {
             Err(Refused::Fault(_)) => return Ok(false),
         }
         let packets = context.packets_of(length_bytes);
-        let reply = ReadReply::new(psn, packets, address, length_bytes, rkey, context.responder.msn);
+        let reply = ReadReply::new(psn, packets, address, length_bytes, rkey, pdn, context.responder.msn);
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return Ok(false) };
         let again = qp.replies.read_again(reply, mtu);
         self.queue_reply(qpn);

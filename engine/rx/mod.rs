@@ -7,6 +7,8 @@
 //! the PSN: [`response`], which scatters what a READ brings, and `reliability`. A [`duplicate`] is answered from what is
 //! remembered, and never executed again.
 //!
+//! A request of an extended connection names the shared receive queue it is for: [`xrc`], behind the opcode check.
+//!
 //! Packets of the unreliable transports take the same stages but for PSN and answers: [`unreliable`], [`datagram`];
 //! [`multicast`] gives each queue pair of a group its copy.
 //!
@@ -33,3 +35,4 @@ pub(crate) mod response;
 pub(crate) mod scatter;
 pub(crate) mod shared_receive;
 pub(crate) mod unreliable;
+pub(crate) mod xrc;

@@ -95,7 +95,7 @@ impl Engine {
             self.counters.rx_dropped_state += 1;
             return None;
         }
-        if packet.description.transport != qp.service.transport() {
+        if !qp.service.takes(packet.description) {
             self.counters.rx_dropped_transport += 1;
             return None;
         }
@@ -143,10 +143,10 @@ impl Engine {
             return Ok(());
         }
         let ran = match context.service {
-            Service::Rc if packet.description.operation.is_response() => {
+            Service::Rc | Service::XrcInitiator | Service::XrcTarget if packet.description.operation.is_response() => {
                 self.response(host, qpn, &mut context, &packet)
             }
-            Service::Rc => self.request(host, qpn, &mut context, &packet),
+            Service::Rc | Service::XrcInitiator | Service::XrcTarget => self.request(host, qpn, &mut context, &packet),
             Service::Uc => self.unreliable_request(host, qpn, &mut context, &packet),
             Service::Ud | Service::Gsi => self.datagram(host, qpn, &mut context, &packet, frame.bytes()),
         };

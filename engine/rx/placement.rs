@@ -10,7 +10,7 @@ use crate::context::queue_pair::QpContext;
 use crate::context::rd_atomic::{Answered, RdAtomicContext};
 use crate::engine::Engine;
 use crate::host::Host;
-use crate::numbers::{Key, Qpn};
+use crate::numbers::{Key, Pdn, Qpn};
 use crate::pending::Stop;
 use crate::planted::planted;
 use crate::reliability::reply::{Again, ReadReply, Reply};
@@ -102,5 +102,5 @@ impl Engine {
 }
 
 fn empty_answer(psn: Psn, msn: Msn) -> ReadReply {
-    ReadReply::new(psn, 1, 0, 0, Key(0), msn)
+    ReadReply::new(psn, 1, 0, 0, Key(0), Pdn(0), msn)
 }

@@ -62,7 +62,7 @@ impl Engine {
         remembered.remember(Answered::Read(answered), context.responder.max_dest_rd_atomic);
         self.store_rd_atomic(host, qpn, remembered);
         context.responder.message_arrived(packets);
-        let reply = ReadReply::new(psn, packets, address, length_bytes, rkey, context.responder.msn);
+        let reply = ReadReply::new(psn, packets, address, length_bytes, rkey, context.pdn, context.responder.msn);
         self.reply(host, qpn, Reply::Read(reply));
     }
 

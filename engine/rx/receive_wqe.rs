@@ -6,7 +6,7 @@
 use crate::context::translation::Owner;
 use crate::engine::Engine;
 use crate::host::Host;
-use crate::numbers::Qpn;
+use crate::numbers::{Qpn, Srqn};
 use crate::pending::{Awaited, Stop, Waiter};
 use crate::queues::{Pieces, ReceiveWqe, Ring, push_piece};
 use rnic_abi::Diagnostic;
@@ -16,8 +16,14 @@ use rnic_pcie::{Cause, Class, Origin, Submitted};
 const WQE_BYTES: usize = 128;
 
 impl Engine {
-    /// Reads the receive work request at `index`, once; `Ok` when it is there.
-    pub(crate) fn fetch_receive_wqe(&mut self, host: &mut Host, qpn: Qpn, index: u16) -> Result<(), Stop> {
+    /// Reads the receive work request at `index` of the queue pair's ring or of a shared receive queue, once; `Ok` when it is there.
+    pub(crate) fn fetch_receive_wqe(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        srqn: Option<Srqn>,
+        index: u16,
+    ) -> Result<(), Stop> {
         let Some(qp) = self.queue_pairs.get(qpn) else { return Ok(()) };
         if qp.receive_wqe.as_ref().is_some_and(|wqe| wqe.index == index) {
             return Ok(());
@@ -25,7 +31,7 @@ impl Engine {
         if qp.receive_fetching {
             return Err(Stop::Blocked);
         }
-        let read = self.read_receive_wqe(host, qpn, index);
+        let read = self.read_receive_wqe(host, qpn, srqn, index);
         if read == Err(Stop::Blocked) {
             return Err(Stop::Blocked);
         }
@@ -35,9 +41,9 @@ impl Engine {
         Ok(())
     }
 
-    fn read_receive_wqe(&mut self, host: &mut Host, qpn: Qpn, index: u16) -> Result<(), Stop> {
+    fn read_receive_wqe(&mut self, host: &mut Host, qpn: Qpn, srqn: Option<Srqn>, index: u16) -> Result<(), Stop> {
         const FAULT: Stop = Stop::Broken(Diagnostic::ReceiveFetchFault);
-        let (ring, owner) = self.receive_ring(qpn).ok_or(FAULT)?;
+        let (ring, owner) = self.receive_ring(qpn, srqn).ok_or(FAULT)?;
         let cause = Cause::Receive { qpn_or_srqn: qpn.0, index };
         let length = usize::from(ring.entry_bytes).min(WQE_BYTES);
         let offset = ring.offset(index.into());
@@ -63,10 +69,9 @@ impl Engine {
     }
 
     /// Where a queue pair's receive work requests stand: in its own ring, or in slots that it shares.
-    fn receive_ring(&self, qpn: Qpn) -> Option<(Ring, Owner)> {
-        let qp = self.queue_pairs.get(qpn)?;
-        match qp.srqn {
-            None => Some((qp.rq, Owner::ReceiveQueue(qpn.0))),
+    fn receive_ring(&self, qpn: Qpn, srqn: Option<Srqn>) -> Option<(Ring, Owner)> {
+        match srqn {
+            None => Some((self.queue_pairs.get(qpn)?.rq, Owner::ReceiveQueue(qpn.0))),
             Some(srqn) => {
                 let srq = self.shared_receive_queues.get(srqn)?;
                 Some((srq.slots, Owner::SharedReceiveQueue(srqn.0)))

@@ -11,7 +11,6 @@ use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::{Stop, Waiter};
 use crate::planted::planted;
-use crate::queues::QueuePair;
 use rnic_abi::Diagnostic;
 use rnic_pcie::Cause;
 use rnic_wire::{ParsedPacket, Psn, RnrTimer, Syndrome};
@@ -26,7 +25,9 @@ impl Engine {
         packet: &ParsedPacket<'_>,
     ) -> Result<(), Stop> {
         let Some(in_sequence) = self.check_psn(host, qpn, context, packet)? else { return Ok(()) };
-        let arrival = match opcode_check::check(context, &in_sequence) {
+        let checked = opcode_check::check(context, &in_sequence)
+            .and_then(|arrival| self.aim(qpn, context, packet, arrival.first).map(|()| arrival));
+        let arrival = match checked {
             Ok(arrival) => arrival,
             Err(fault) => {
                 self.responder_fault(host, qpn, context, packet.headers.bth.psn, fault, false);
@@ -116,8 +117,7 @@ impl Engine {
             if arrival.first && !self.receive_taken(host, qpn, context, psn, cause)? {
                 return Ok(());
             }
-            let index = self.queue_pairs.get(qpn).map_or(0, QueuePair::current_receive);
-            self.fetch_receive_wqe(host, qpn, index)?;
+            self.read_next_receive(host, qpn)?;
         }
         let authorized = match self.authorize(host, qpn, context, arrival, psn.get()) {
             Ok(authorized) => authorized,

@@ -207,18 +207,24 @@ impl Engine {
     /// What a queue pair has taken and will not complete goes back.
     pub(crate) fn return_receives(&mut self, qpn: Qpn) {
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
+        for arrived in &qp.arrived {
+            let srqn = arrived.completion.srqn;
+            if let Some(srq) = srqn.and_then(|srqn| self.shared_receive_queues.get_mut(srqn)) {
+                srq.give_back(arrived.completion.wqe_index);
+            }
+        }
         let Some(srq) = qp.srqn.and_then(|srqn| self.shared_receive_queues.get_mut(srqn)) else { return };
-        qp.arrived.iter().for_each(|arrived| srq.give_back(arrived.completion.wqe_index));
         if let Some(slot) = qp.taken.take() {
             srq.give_back(slot);
         }
         srq.waiting.remove(&qpn);
     }
 
-    /// A queue pair in the error state has nothing more in hand: its driver is told, once.
+    /// A queue pair in the error state has nothing more in hand: its driver is told, once. Not of an XRC target, which
+    /// belongs to no queue.
     pub(crate) fn note_last_wqe(&mut self, host: &mut Host, qpn: Qpn) {
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
-        let last = qp.srqn.is_some() && qp.state == QpState::Err && !qp.last_wqe_told;
+        let last = qp.srqn.is_some() && qp.xrc_domain.is_none() && qp.state == QpState::Err && !qp.last_wqe_told;
         if last && !planted("last_receive_in_silence") {
             qp.last_wqe_told = true;
             self.async_event(host, EventRecord::LastWqeReached { qpn: qpn.0 }, Cause::Maintenance);

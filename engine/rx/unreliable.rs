@@ -145,8 +145,8 @@ impl Engine {
         if qp.arrived.iter().any(|item| item.waits_for_wqe) {
             return Err(Stop::Blocked);
         }
-        let index = qp.current_receive();
-        self.fetch_receive_wqe(host, qpn, index)
+        let (srqn, index) = (qp.srqn, qp.current_receive());
+        self.fetch_receive_wqe(host, qpn, srqn, index)
     }
 
     /// A fault of this side: its receive work request, or the memory that it names. The peer is told nothing.

@@ -119,6 +119,11 @@ const COMMAND_RULES: &[(Diagnostic, Break)] = &[
         f.a.create_datagram(0x15, QP_TYPE_UD);
         multicast(f, 0x15, gid(IP_B));
     }),
+    (Diagnostic::XrcQueue, |f| {
+        shared_queue(&mut f.a, SRQ_XRC);
+        let qp = CreateQp { flags: QP_SRQ, ..without_receives(f.a.new_qp(0x15)) };
+        refused(f, CommandOpcode::CREATE_QP, qp.as_bytes());
+    }),
     (Diagnostic::MulticastQueuePair, |f| multicast(f, 0x11, gid([239, 0, 0, 1]))),
     (Diagnostic::MulticastFull, |f| {
         f.a.create_datagram(0x15, QP_TYPE_UD);
@@ -233,6 +238,8 @@ const WORK_RULES: &[(Diagnostic, Break)] = &[
     (Diagnostic::RegisterState, |f| register(f, 0x100, QP_PRIVILEGED, |_| {})),
     (Diagnostic::RegisterShape, |f| register(f, 0x400, QP_PRIVILEGED, |fast| fast.access = (1 << 20).into())),
     (Diagnostic::NotPrivileged, |f| register(f, 0x400, 0, |_| {})),
+    (Diagnostic::XrcTarget, |f| extended(f, 1, 0)),
+    (Diagnostic::XrcDomain, |f| extended(f, 0, 1)),
     (Diagnostic::SrqIndex, |f| shared(f, 64, false)),
     (Diagnostic::SrqFetchFault, |f| shared(f, 0, true)),
     (Diagnostic::TranslationFault, |f| {
@@ -414,23 +421,45 @@ fn register(fabric: &mut Fabric, key: u32, flags: u8, change: fn(&mut RegisterSe
 
 /// A message to a queue pair of b whose receives are shared, of which the index ring names this slot, or is gone.
 fn shared(fabric: &mut Fabric, slot: u16, gone: bool) {
-    let mut table = SetTable::zeroed();
-    (table.kind, table.pages) = (TABLE_SRQ, pages(RECORD + PAGE, 0));
-    fabric.b.must(CommandOpcode::SET_TABLE, table.as_bytes());
-    let mut srq = CreateSrq::zeroed();
-    (srq.log_slots, srq.pdn) = (6, PDN.into());
-    (srq.wqe_pages, srq.index_pages) = (pages(RQ, 0), pages(RECORD + 2 * PAGE, 0));
-    fabric.b.must(CommandOpcode::CREATE_SRQ, srq.as_bytes());
+    shared_queue(&mut fabric.b, 0);
     let qpn = fabric.b.qpn;
     fabric.b.destroy_qp(qpn);
-    let rq_pages = rnic_abi::PageListFields::zeroed();
-    let qp = CreateQp { flags: QP_SRQ, log_rq_entries: 0, rq_pages, ..fabric.b.new_qp(qpn) };
+    let qp = CreateQp { flags: QP_SRQ, ..without_receives(fabric.b.new_qp(qpn)) };
     fabric.b.must(CommandOpcode::CREATE_QP, qp.as_bytes());
     fabric.b.connect(qpn, (IP_A, fabric.a.qpn), &Attributes::mtu(1));
     fabric.b.port.put(RECORD + 2 * PAGE, &slot.to_le_bytes());
     fabric.b.ring(DB_SRQ, queue_doorbell(0, 1));
     fabric.b.port.fail = Box::new(move |origin| gone && origin.class == Class::RecvWqeFetch);
     send(fabric, &Request::new(WorkOpcode::SEND, 8));
+}
+
+/// Shared receive queue 0 and its table; of XRC domain 0 with the flag.
+fn shared_queue(host: &mut Host, flags: u8) {
+    let mut table = SetTable::zeroed();
+    (table.kind, table.pages) = (TABLE_SRQ, pages(RECORD + PAGE, 0));
+    host.must(CommandOpcode::SET_TABLE, table.as_bytes());
+    let mut srq = CreateSrq::zeroed();
+    (srq.log_slots, srq.pdn, srq.flags) = (6, PDN.into(), flags);
+    srq.cqn = if flags & SRQ_XRC != 0 { 3 } else { 0 }.into();
+    (srq.wqe_pages, srq.index_pages) = (pages(RQ, 0), pages(RECORD + 2 * PAGE, 0));
+    host.must(CommandOpcode::CREATE_SRQ, srq.as_bytes());
+}
+
+fn without_receives(qp: CreateQp) -> CreateQp {
+    CreateQp { log_rq_entries: 0, rq_pages: rnic_abi::PageListFields::zeroed(), ..qp }
+}
+
+/// A request for this queue at an XRC target of this domain.
+fn extended(fabric: &mut Fabric, srqn: u32, domain: u32) {
+    const TARGET: u32 = 0x15;
+    shared_queue(&mut fabric.b, SRQ_XRC);
+    let target = CreateQp { qpn: TARGET.into(), qp_type: QP_TYPE_XRC_TGT, pdn: domain.into(), ..CreateQp::zeroed() };
+    fabric.b.must(CommandOpcode::CREATE_QP, target.as_bytes());
+    let rtr = fabric.b.rtr_attributes(TARGET, (IP_A, 0x16), &Attributes::mtu(1));
+    [fabric.b.init_attributes(TARGET), rtr].iter().for_each(|step| fabric.b.modify(step));
+    let mut request = Forged::new(&fabric.b, IP_A, Opcode::XRC_SEND_ONLY, PSN, &[]).srqn(srqn);
+    request.headers.bth.dest_qp = TARGET;
+    fabric.b.receive(request.frame());
 }
 
 /// Answers a READ of 8 bytes with something else.

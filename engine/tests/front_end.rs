@@ -84,6 +84,7 @@ impl ToyHost {
             signal_all: false,
             privileged: false,
             srqn: None,
+            xrc_domain: None,
             log_sq_slots: 3,
             log_rq_entries: 2,
             rq_stride_bytes: RECEIVE,

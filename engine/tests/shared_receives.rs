@@ -319,7 +319,7 @@ fn commands_and_doorbells_that_break_a_rule_are_refused() {
         (|srq| srq.srqn = 16.into(), (6, "TableMissing")),
         (|srq| srq.doorbell_page = 5000.into(), (2, "DoorbellPageRange")),
         (|srq| srq.index_pages.root = (INDICES + 2).into(), (2, "PageListInvalid")),
-        (|srq| srq.reserved3 = 1.into(), (2, "CommandReserved")),
+        (|srq| srq.reserved2 = 1.into(), (2, "CommandReserved")),
     ];
     for (change, answer) in refused {
         let mut srq = new_srq();

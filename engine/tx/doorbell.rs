@@ -45,7 +45,7 @@ impl Engine {
         if qp.doorbell_page != page {
             return Err(Diagnostic::DoorbellForeignPage);
         }
-        if matches!(qp.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+        if matches!(qp.state, QpState::Reset | QpState::Init | QpState::Rtr) || !qp.service.has_send_queue() {
             return Err(Diagnostic::DoorbellState);
         }
         let index = qp.sq_producer;

@@ -1,6 +1,6 @@
 //! TX packet build: BTH and what follows it, inside UDP, IP and Ethernet. Requests and answers alike.
 
-use super::segment::Segment;
+use super::segment::{Segment, of_service};
 use crate::blocks::Block;
 use crate::context::gid::GidEntry;
 use crate::context::queue_pair::{AddressVector, QpContext};
@@ -16,7 +16,7 @@ use rnic_abi::Diagnostic;
 use rnic_abi::command::QKEY_PRIVILEGED;
 use rnic_wire::{
     Aeth, AtomicAckEth, AtomicEth, Bth, CreditCode, Deth, Extension, Feth, Frame, Gid, Ieth, ImmDt, LinkHeaders, Msn,
-    Network, Opcode, Psn, Reth, RoceHeaders, Syndrome, Vlan, emit, feth, udp,
+    Network, Opcode, Psn, Reth, RoceHeaders, Syndrome, Vlan, XrcEth, emit, feth, udp,
 };
 use std::ops::Range;
 
@@ -62,6 +62,9 @@ impl Engine {
         if work.operation == Operation::SendInv && segment.last {
             extension.ieth = Ieth { remote_key: work.rkey.0 };
         }
+        if let Some(srqn) = work.srqn {
+            extension.xrceth = XrcEth { srq_number: srqn.0 };
+        }
         let (av, dest_qpn) = match &work.destination {
             Some(to) => {
                 extension.deth = deth(qpn, context, to);
@@ -92,7 +95,7 @@ impl Engine {
         frame: &mut Frame,
     ) -> Result<(), Stop> {
         self.blocks.touch(host.now_ns, Block::TxPacketBuild, qpn.0);
-        let bth = bth(Opcode::RC_ACKNOWLEDGE, context.dest_qpn, due.psn);
+        let bth = bth(of_service(context.service, Opcode::RC_ACKNOWLEDGE), context.dest_qpn, due.psn);
         let extension = Extension { aeth: Aeth { syndrome: due.syndrome, msn: due.msn }, ..Extension::default() };
         let headers = self.headers(qpn, &context.av, bth, extension)?;
         emit(&headers, 0, frame);
@@ -117,7 +120,8 @@ impl Engine {
             (false, true) => Opcode::RC_READ_RESPONSE_LAST,
         };
         let extension = Extension { aeth: acknowledging(msn), ..Extension::default() };
-        let headers = self.headers(qpn, &context.av, bth(opcode, context.dest_qpn, packet.psn), extension)?;
+        let bth = bth(of_service(context.service, opcode), context.dest_qpn, packet.psn);
+        let headers = self.headers(qpn, &context.av, bth, extension)?;
         Ok(emit(&headers, packet.length_bytes as usize, frame))
     }
 
@@ -136,7 +140,7 @@ impl Engine {
         self.blocks.touch(host.now_ns, Block::TxPacketBuild, qpn.0);
         let atomic_ack = AtomicAckEth { original };
         let extension = Extension { aeth: acknowledging(msn), atomic_ack, ..Extension::default() };
-        let bth = bth(Opcode::RC_ATOMIC_ACKNOWLEDGE, context.dest_qpn, psn);
+        let bth = bth(of_service(context.service, Opcode::RC_ATOMIC_ACKNOWLEDGE), context.dest_qpn, psn);
         let headers = self.headers(qpn, &context.av, bth, extension)?;
         emit(&headers, 0, frame);
         Ok(())

@@ -140,7 +140,7 @@ impl Engine {
         frame: &mut Frame,
     ) -> Result<u16, Stop> {
         let packet = read.packet(context.path_mtu_bytes());
-        let plan = self.reply_ranges(host, qpn, context, read, &packet)?;
+        let plan = self.reply_ranges(host, qpn, read, &packet)?;
         let payload = self.build_read_response(host, qpn, context, read.msn, &packet, frame)?;
         self.gather_reply(host, qpn, &packet, &plan, frame, payload)?;
         Ok(packet.attempt)
@@ -150,12 +150,11 @@ impl Engine {
         &mut self,
         host: &mut Host,
         qpn: Qpn,
-        context: &QpContext,
         read: &ReadReply,
         packet: &ReplyPacket,
     ) -> Result<Plan, Stop> {
         let (cause, waiter) = (cause_of(qpn, packet), Waiter::Respond(qpn));
-        let accessor = self.accessor(qpn, context.pdn, Right::RemoteRead, cause, waiter);
+        let accessor = self.accessor(qpn, read.pdn, Right::RemoteRead, cause, waiter);
         let element = [Element { address: packet.address, length_bytes: packet.length_bytes, key: read.rkey }];
         let kept = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.replies.plan.take());
         let mut plan = kept.map_or_else(Plan::default, |plan| *plan);

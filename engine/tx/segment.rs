@@ -113,11 +113,12 @@ impl Outgoing<'_> {
 }
 
 /// The upper three bits of an opcode name the transport, the others the operation.
-const fn of_service(service: Service, rc: Opcode) -> Opcode {
+pub(super) const fn of_service(service: Service, rc: Opcode) -> Opcode {
     match service {
         Service::Rc => rc,
         Service::Uc => Opcode(rc.0 | Opcode::UC_SEND_FIRST.0),
         Service::Ud | Service::Gsi => Opcode(rc.0 | 0x60),
+        Service::XrcInitiator | Service::XrcTarget => Opcode(rc.0 | Opcode::XRC_SEND_FIRST.0),
     }
 }
 

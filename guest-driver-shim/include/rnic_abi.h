@@ -22,7 +22,7 @@
 #endif
 
 #define RNIC_ABI_VERSION_MAJOR 1
-#define RNIC_ABI_VERSION_MINOR 2
+#define RNIC_ABI_VERSION_MINOR 3
 #define RNIC_PCI_VENDOR_ID 0x1234
 #define RNIC_PCI_DEVICE_ID 0x12b7
 
@@ -132,6 +132,8 @@
 #define RNIC_QP_TYPE_UC 0x1U
 #define RNIC_QP_TYPE_UD 0x2U
 #define RNIC_QP_TYPE_GSI 0x3U
+#define RNIC_QP_TYPE_XRC_INI 0x4U
+#define RNIC_QP_TYPE_XRC_TGT 0x5U
 #define RNIC_GSI_QPN 0x1U
 #define RNIC_GSI_QKEY 0x80010000U
 #define RNIC_QKEY_PRIVILEGED 0x80000000U
@@ -140,6 +142,7 @@
 #define RNIC_QP_SRQ 0x2U
 #define RNIC_QP_PRIVILEGED 0x4U
 #define RNIC_SRQ_PRIVILEGED 0x1U
+#define RNIC_SRQ_XRC 0x2U
 #define RNIC_QP_STATE_RESET 0x0U
 #define RNIC_QP_STATE_INIT 0x1U
 #define RNIC_QP_STATE_RTR 0x2U
@@ -204,6 +207,8 @@
 #define RNIC_MAX_GIDS 0x100U
 #define RNIC_MAX_DATAGRAM_SGE 0xcU
 #define RNIC_MAX_DATAGRAM_INLINE_BYTES 0xc0U
+#define RNIC_MAX_XRC_SGE 0xdU
+#define RNIC_MAX_XRC_INLINE_BYTES 0xd0U
 #define RNIC_MAX_MULTICAST_GROUPS 0x100U
 #define RNIC_MAX_GROUP_QPS 0x40U
 #define RNIC_NO_OBJECT 0xffffffffU
@@ -362,6 +367,16 @@ struct rnic_atomic_segment {
 RNIC_ASSERT(sizeof(struct rnic_atomic_segment) == 16, "rnic_atomic_segment");
 RNIC_ASSERT(offsetof(struct rnic_atomic_segment, swap_or_add) == 0, "rnic_atomic_segment.swap_or_add");
 RNIC_ASSERT(offsetof(struct rnic_atomic_segment, compare) == 8, "rnic_atomic_segment.compare");
+
+struct rnic_xrc_segment {
+	__le32 srqn;
+	__le32 reserved0;
+	__le64 reserved1;
+} __attribute__((packed));
+RNIC_ASSERT(sizeof(struct rnic_xrc_segment) == 16, "rnic_xrc_segment");
+RNIC_ASSERT(offsetof(struct rnic_xrc_segment, srqn) == 0, "rnic_xrc_segment.srqn");
+RNIC_ASSERT(offsetof(struct rnic_xrc_segment, reserved0) == 4, "rnic_xrc_segment.reserved0");
+RNIC_ASSERT(offsetof(struct rnic_xrc_segment, reserved1) == 8, "rnic_xrc_segment.reserved1");
 
 struct rnic_data_segment {
 	__le64 address;
@@ -623,8 +638,9 @@ struct rnic_create_srq {
 	__le32 doorbell_page;
 	__le16 limit;
 	__le16 reserved1;
+	__le32 cqn;
+	__le32 xrc_domain;
 	__le32 reserved2;
-	__le64 reserved3;
 	struct rnic_page_list_fields wqe_pages;
 	struct rnic_page_list_fields index_pages;
 } __attribute__((packed));
@@ -638,8 +654,9 @@ RNIC_ASSERT(offsetof(struct rnic_create_srq, pdn) == 8, "rnic_create_srq.pdn");
 RNIC_ASSERT(offsetof(struct rnic_create_srq, doorbell_page) == 12, "rnic_create_srq.doorbell_page");
 RNIC_ASSERT(offsetof(struct rnic_create_srq, limit) == 16, "rnic_create_srq.limit");
 RNIC_ASSERT(offsetof(struct rnic_create_srq, reserved1) == 18, "rnic_create_srq.reserved1");
-RNIC_ASSERT(offsetof(struct rnic_create_srq, reserved2) == 20, "rnic_create_srq.reserved2");
-RNIC_ASSERT(offsetof(struct rnic_create_srq, reserved3) == 24, "rnic_create_srq.reserved3");
+RNIC_ASSERT(offsetof(struct rnic_create_srq, cqn) == 20, "rnic_create_srq.cqn");
+RNIC_ASSERT(offsetof(struct rnic_create_srq, xrc_domain) == 24, "rnic_create_srq.xrc_domain");
+RNIC_ASSERT(offsetof(struct rnic_create_srq, reserved2) == 28, "rnic_create_srq.reserved2");
 RNIC_ASSERT(offsetof(struct rnic_create_srq, wqe_pages) == 32, "rnic_create_srq.wqe_pages");
 RNIC_ASSERT(offsetof(struct rnic_create_srq, index_pages) == 48, "rnic_create_srq.index_pages");
 
@@ -995,6 +1012,7 @@ RNIC_ASSERT(offsetof(struct rnic_counter_values, values) == 8, "rnic_counter_val
 	X(315, RNIC_MULTICAST_GID, "the group's GID is not a multicast address") \
 	X(316, RNIC_MULTICAST_QUEUE_PAIR, "only datagram queue pairs take the packets of groups") \
 	X(317, RNIC_MULTICAST_FULL, "there is no room for another group, or for another queue pair in it") \
+	X(318, RNIC_XRC_QUEUE, "an XRC shared receive queue belongs to no queue pair: the requests that XRC targets get name it") \
 	X(320, RNIC_MODIFY_TRANSITION, "no transition leads from the present state to this one") \
 	X(321, RNIC_MODIFY_MISSING, "a required attribute is missing") \
 	X(322, RNIC_MODIFY_ILLEGAL, "an attribute is not allowed in this transition") \
@@ -1057,7 +1075,9 @@ RNIC_ASSERT(offsetof(struct rnic_counter_values, values) == 8, "rnic_counter_val
 	X(513, RNIC_RD_ATOMIC_LIMIT, "the peer has more READs and atomics outstanding than max_dest_rd_atomic") \
 	X(514, RNIC_ATOMIC_ALIGNMENT, "the peer's atomic or ATOMIC_WRITE is not aligned to 8 bytes") \
 	X(515, RNIC_BAD_RESPONSE, "the peer's response is of another kind than the request, or out of place in its message") \
-	X(516, RNIC_READ_RESPONSE_LENGTH, "a READ response is longer or shorter than what is missing")
+	X(516, RNIC_READ_RESPONSE_LENGTH, "a READ response is longer or shorter than what is missing") \
+	X(517, RNIC_XRC_TARGET, "the peer's XRC request names a shared receive queue that is not an XRC one here, or another one than the message began with") \
+	X(518, RNIC_XRC_DOMAIN, "the peer's XRC request names a shared receive queue of another XRC domain")
 
 #undef RNIC_ASSERT
 #endif /* RNIC_ABI_H */

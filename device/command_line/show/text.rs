@@ -105,9 +105,17 @@ fn ring(row: &RingRow) -> String {
 }
 
 fn queue_pair(row: &QueuePairRow) -> String {
+    let cq = |cqn: Option<u32>| cqn.map_or_else(|| "none".to_owned(), |cqn| cqn.to_string());
+    let domain = row.xrc_domain.map_or_else(String::new, |domain| format!(", XRC domain {domain}"));
     let mut text = format!(
-        "  QP {:#x}: {} {}, PD {}, doorbell page {}, CQs {} (send) {} (receive)\n",
-        row.qpn, row.qp_type, row.state, row.pdn, row.doorbell_page, row.send_cqn, row.receive_cqn
+        "  QP {:#x}: {} {}, PD {}{domain}, doorbell page {}, CQs {} (send) {} (receive)\n",
+        row.qpn,
+        row.qp_type,
+        row.state,
+        row.pdn,
+        row.doorbell_page,
+        cq(row.send_cqn),
+        cq(row.receive_cqn)
     );
     text += &format!(
         "    send      {}; {} waiting, {} unacknowledged, {}\n",
@@ -200,8 +208,12 @@ fn shared_receive_queue(row: &SharedReceiveQueueRow) -> String {
         (Some(consumer), Some(limit)) => format!("consumer {consumer}, limit {limit}"),
         _ => "context in host memory alone".to_owned(),
     };
+    let xrc = match (row.xrc_domain, row.cqn) {
+        (Some(domain), Some(cqn)) => format!(", XRC domain {domain}, CQ {cqn}"),
+        _ => String::new(),
+    };
     format!(
-        "  SRQ {}: PD {}, {} queue pairs, {} x {} bytes, producer {} {taken}, {} returned{failed}\n",
+        "  SRQ {}: PD {}{xrc}, {} queue pairs, {} x {} bytes, producer {} {taken}, {} returned{failed}\n",
         row.srqn, row.pdn, row.queue_pairs, row.slots, row.slot_bytes, row.producer, row.returned
     )
 }

@@ -26,15 +26,20 @@ pub struct RingRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuePairRow {
     pub qpn: u32,
-    /// RC, UC, UD or GSI.
+    /// RC, UC, UD, GSI, XRC_INI or XRC_TGT.
     pub qp_type: Name,
     pub state: Name,
     pub pdn: u32,
     pub doorbell_page: u32,
-    pub send_cqn: u32,
-    pub receive_cqn: u32,
+    /// Absent where there is no such queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_cqn: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_cqn: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub srqn: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xrc_domain: Option<u32>,
     #[serde(default)]
     pub privileged: bool,
     pub send_queue: RingRow,
@@ -106,6 +111,11 @@ pub struct CqContextRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedReceiveQueueRow {
     pub srqn: u32,
+    /// Of an XRC queue, as is the completion queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xrc_domain: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cqn: Option<u32>,
     pub pdn: u32,
     pub doorbell_page: u32,
     pub queue_pairs: u32,
@@ -222,6 +232,7 @@ impl From<QueuePairView> for QueuePairRow {
             send_cqn: view.send_cqn,
             receive_cqn: view.receive_cqn,
             srqn: view.srqn,
+            xrc_domain: view.xrc_domain,
             privileged: view.privileged,
             send_queue: view.send_queue.into(),
             receive_queue: view.receive_queue.into(),
@@ -309,6 +320,8 @@ impl From<SharedReceiveQueueView> for SharedReceiveQueueRow {
     fn from(view: SharedReceiveQueueView) -> Self {
         Self {
             srqn: view.srqn,
+            xrc_domain: view.xrc.map(|(domain, _)| domain),
+            cqn: view.xrc.map(|(_, cqn)| cqn),
             pdn: view.pdn,
             doorbell_page: view.doorbell_page,
             queue_pairs: view.queue_pairs,

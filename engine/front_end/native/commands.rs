@@ -7,7 +7,7 @@ use crate::context::key::{KeyKind, WindowType};
 use crate::context::page_list::PageList;
 use crate::context::queue_pair::{AddressVector, QpState, Service};
 use crate::front_end::commands::*;
-use crate::numbers::{Cqn, Eqn, Key, Pdn, Qpn, Srqn};
+use crate::numbers::{Cqn, Eqn, Key, Pdn, Qpn, Srqn, XrcDomain};
 use rnic_abi::command::{self as abi, *};
 use rnic_abi::{CommandOpcode, CommandStatus, PageListFields, limits};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -175,10 +175,12 @@ fn create_qp(body: abi::CreateQp) -> Result<Command, CommandError> {
         (body.flags & !(QP_SIGNAL_ALL | QP_SRQ | QP_PRIVILEGED)).into(),
     ])?;
     let qpn = body.qpn.get();
-    let srqn = (body.flags & QP_SRQ != 0).then_some(Srqn(body.srqn.get()));
-    let rq_pages = receive_pages(&body)?;
     let unsupported = CommandError::new(CommandStatus::BAD_PARAMETER, Diagnostic::QpTypeUnsupported, qpn);
     let service = Service::from_code(body.qp_type).ok_or(unsupported)?;
+    let srqn = (body.flags & QP_SRQ != 0).then_some(Srqn(body.srqn.get()));
+    let rq_pages = if service.has_receive_queue() { receive_pages(&body)? } else { no_receives(&body)? };
+    let sq_pages = if service.has_send_queue() { page_list(&body.sq_pages, qpn)? } else { no_sends(&body)? };
+    let queue = |has: bool, cqn: u32| Cqn(if has { cqn } else { limits::NO_OBJECT });
     if body.log_rq_stride > limits::MAX_LOG_RQ_STRIDE {
         return Err(CommandError::range(qpn));
     }
@@ -188,14 +190,15 @@ fn create_qp(body: abi::CreateQp) -> Result<Command, CommandError> {
         signal_all: body.flags & QP_SIGNAL_ALL != 0,
         privileged: body.flags & QP_PRIVILEGED != 0,
         srqn,
+        xrc_domain: (service == Service::XrcTarget).then_some(XrcDomain(body.pdn.get())),
         log_sq_slots: body.log_sq_slots,
         log_rq_entries: body.log_rq_entries,
         rq_stride_bytes: 16 << body.log_rq_stride,
         pdn: Pdn(body.pdn.get()),
-        send_cqn: Cqn(body.send_cqn.get()),
-        receive_cqn: Cqn(body.receive_cqn.get()),
+        send_cqn: queue(service.has_send_queue(), body.send_cqn.get()),
+        receive_cqn: queue(service.has_receive_queue(), body.receive_cqn.get()),
         doorbell_page: body.doorbell_page.get(),
-        sq_pages: page_list(&body.sq_pages, qpn)?,
+        sq_pages,
         rq_pages,
     }))
 }
@@ -222,14 +225,32 @@ fn receive_pages(body: &abi::CreateQp) -> Result<PageList, CommandError> {
     if body.rq_pages.as_bytes().iter().any(|byte| *byte != 0) { Err(reserved()) } else { Ok(PageList::default()) }
 }
 
+/// A queue pair without receives names none.
+fn no_receives(body: &abi::CreateQp) -> Result<PageList, CommandError> {
+    must_be_zero(&[(body.flags & QP_SRQ).into(), body.srqn.get().into(), body.receive_cqn.get().into()])?;
+    must_be_zero(&[body.log_rq_entries.into(), body.log_rq_stride.into()])?;
+    if body.rq_pages.as_bytes().iter().any(|byte| *byte != 0) { Err(reserved()) } else { Ok(PageList::default()) }
+}
+
+/// Nor one without sends; it has no doorbell, either.
+fn no_sends(body: &abi::CreateQp) -> Result<PageList, CommandError> {
+    must_be_zero(&[(body.flags & QP_SIGNAL_ALL).into(), body.send_cqn.get().into(), body.doorbell_page.get().into()])?;
+    must_be_zero(&[body.log_sq_slots.into()])?;
+    if body.sq_pages.as_bytes().iter().any(|byte| *byte != 0) { Err(reserved()) } else { Ok(PageList::default()) }
+}
+
 fn create_srq(body: abi::CreateSrq) -> Result<Command, CommandError> {
     must_be_zero(&[
-        (body.flags & !SRQ_PRIVILEGED).into(),
+        (body.flags & !(SRQ_PRIVILEGED | SRQ_XRC)).into(),
         body.reserved0.into(),
         body.reserved1.get().into(),
         body.reserved2.get().into(),
-        body.reserved3.get(),
     ])?;
+    let xrc = Xrc { domain: XrcDomain(body.xrc_domain.get()), cqn: Cqn(body.cqn.get()) };
+    let is_xrc = body.flags & SRQ_XRC != 0;
+    if !is_xrc {
+        must_be_zero(&[xrc.domain.0.into(), xrc.cqn.0.into()])?;
+    }
     let srqn = body.srqn.get();
     if body.log_stride > limits::MAX_LOG_RQ_STRIDE {
         return Err(CommandError::range(srqn));
@@ -242,6 +263,7 @@ fn create_srq(body: abi::CreateSrq) -> Result<Command, CommandError> {
         pdn: Pdn(body.pdn.get()),
         doorbell_page: body.doorbell_page.get(),
         limit: body.limit.get(),
+        xrc: is_xrc.then_some(xrc),
         wqe_pages: page_list(&body.wqe_pages, srqn)?,
         index_pages: page_list(&body.index_pages, srqn)?,
     }))

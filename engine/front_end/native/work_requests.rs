@@ -3,11 +3,11 @@
 use super::*;
 use crate::context::page_list::PageList;
 use crate::context::queue_pair::Service;
-use crate::numbers::Key;
+use crate::numbers::{Key, Srqn};
 use rnic_abi::work_request::*;
 use rnic_abi::{
     AtomicSegment, BindSegment, ControlSegment, DataSegment, DatagramSegment, FlushSegment, RegisterSegment,
-    RemoteSegment, WorkOpcode, limits,
+    RemoteSegment, WorkOpcode, XrcSegment, limits,
 };
 use zerocopy::FromBytes;
 
@@ -61,6 +61,8 @@ pub(super) fn decode_send(expected: Expected, bytes: &[u8]) -> Result<SendWork, 
     }
     let rest = &rest[..(segments - 1) * SEGMENT];
     let (destination, rest) = if expected.service.is_datagram() { datagram(rest)? } else { (None, rest) };
+    let on_xrc = expected.service == Service::XrcInitiator && !operation.is_local();
+    let (srqn, rest) = if on_xrc { xrc(rest)? } else { (None, rest) };
     let (remote, rest) = if operation.names_remote() { remote(rest)? } else { (None, rest) };
     let (operands, rest) = if operation.is_atomic() { operands(operation, rest)? } else { ((0, 0), rest) };
     let inline = control.flags & WQE_INLINE != 0;
@@ -102,6 +104,7 @@ pub(super) fn decode_send(expected: Expected, bytes: &[u8]) -> Result<SendWork, 
         length_bytes: length as u32,
         slots: slots as u16,
         destination,
+        srqn,
         body,
     })
 }
@@ -118,6 +121,8 @@ const fn allows(service: Service, operation: Operation) -> bool {
         Service::Rc => true,
         Service::Uc => matches!(operation, Send | SendImm | Write | WriteImm) || operation.is_local(),
         Service::Ud | Service::Gsi => matches!(operation, Send | SendImm),
+        Service::XrcInitiator => !matches!(operation, AtomicWrite | Flush),
+        Service::XrcTarget => false,
     }
 }
 
@@ -139,6 +144,16 @@ fn datagram(rest: &[u8]) -> Result<(Option<Destination>, &[u8]), Diagnostic> {
         qkey: segment.qkey.get(),
     };
     if usable { Ok((Some(destination), rest)) } else { Err(Diagnostic::DatagramAddress) }
+}
+
+/// The shared receive queue at the peer. Whether it exists is known there.
+fn xrc(rest: &[u8]) -> Result<(Option<Srqn>, &[u8]), Diagnostic> {
+    let (segment, rest) = XrcSegment::read_from_prefix(rest).map_err(|_| Diagnostic::WqeLength)?;
+    let srqn = segment.srqn.get();
+    if segment.reserved0.get() != 0 || segment.reserved1.get() != 0 || srqn > 0xff_ffff {
+        return Err(Diagnostic::WqeReserved);
+    }
+    Ok((Some(Srqn(srqn)), rest))
 }
 
 type Remote = Option<(u64, Key)>;

@@ -10,6 +10,8 @@ pub struct Carried {
     pub from: char,
     pub opcode: Opcode,
     pub dest_qp: u32,
+    /// Of its XRCETH, zero without one.
+    pub srqn: u32,
     pub psn: u32,
     pub ack_req: bool,
     pub solicited: bool,
@@ -33,6 +35,7 @@ impl Carried {
             from,
             opcode: bth.opcode,
             dest_qp: bth.dest_qp,
+            srqn: packet.headers.extension.xrceth.srq_number,
             psn: bth.psn.get(),
             ack_req: bth.ack_req,
             solicited: bth.solicited_event,
@@ -46,7 +49,7 @@ impl Carried {
     }
 
     pub fn is_ack(&self) -> bool {
-        self.opcode == Opcode::RC_ACKNOWLEDGE
+        matches!(self.opcode, Opcode::RC_ACKNOWLEDGE | Opcode::XRC_ACKNOWLEDGE)
     }
 }
 
@@ -82,6 +85,11 @@ impl Forged {
 
     pub fn flush(mut self, placement_type: u8, selectivity: u8) -> Self {
         self.headers.extension.feth = Feth { placement_type, selectivity };
+        self
+    }
+
+    pub fn srqn(mut self, srq_number: u32) -> Self {
+        self.headers.extension.xrceth = XrcEth { srq_number };
         self
     }
 

@@ -3,7 +3,8 @@
 use super::{VIRTUAL, gid};
 use rnic_abi::command::*;
 use rnic_abi::{
-    AtomicSegment, ControlSegment, DataSegment, DatagramSegment, FlushSegment, RemoteSegment, WorkOpcode, work_request,
+    AtomicSegment, ControlSegment, DataSegment, DatagramSegment, FlushSegment, RemoteSegment, WorkOpcode, XrcSegment,
+    work_request,
 };
 use zerocopy::IntoBytes;
 
@@ -36,6 +37,8 @@ pub struct Request {
     pub flags: u8,
     /// Where a datagram goes.
     pub datagram: Option<DatagramSegment>,
+    /// On an XRC initiator: the peer's shared receive queue.
+    pub srqn: Option<u32>,
 }
 
 impl Request {
@@ -51,6 +54,7 @@ impl Request {
             immediate: 0x2a,
             flags: work_request::WQE_SIGNALED,
             datagram: None,
+            srqn: None,
         }
     }
 
@@ -66,6 +70,9 @@ impl Request {
         let mut rest = Vec::new();
         if let Some(segment) = &self.datagram {
             rest.extend(segment.as_bytes());
+        }
+        if let Some(srqn) = self.srqn {
+            rest.extend(XrcSegment { srqn: srqn.into(), ..XrcSegment::zeroed() }.as_bytes());
         }
         let atomic = matches!(self.opcode, WorkOpcode::CMP_SWAP | WorkOpcode::FETCH_ADD);
         let others = [WorkOpcode::WRITE, WorkOpcode::WRITE_IMM, WorkOpcode::READ, WorkOpcode::ATOMIC_WRITE];

@@ -146,6 +146,7 @@ impl FrontEnd for Toy {
             length_bytes,
             slots,
             destination: None,
+            srqn: None,
             body: Body::Gather(elements),
         })
     }
