@@ -88,6 +88,8 @@ pub struct Flow {
     pub wanted: Option<&'static Fault>,
 }
 
+/// Bytes at the end of the receives' region that are no receive's: what reaches beyond the region begins there.
+pub const BEHIND_RECEIVES: u32 = 4096;
 /// READs and atomics of one flow that are remembered after their completion.
 const ANSWERED: usize = 64;
 
@@ -108,7 +110,7 @@ impl Flow {
             word_values: vec![0; words.buffer.length_bytes as usize / 8],
             words,
             receives: VecDeque::new(),
-            receive_places: Places::new(arena_bytes as u32),
+            receive_places: Places::new(arena_bytes as u32 - BEHIND_RECEIVES),
             next_receive: 0,
             unmatched_receives: VecDeque::new(),
             unmatched_messages: VecDeque::new(),

@@ -9,7 +9,7 @@ use rnic_pcie::Class;
 use rnic_shim::verbs::*;
 
 /// Longer than any frame stays in the fabric.
-const REST_NS: u64 = 3_000_000;
+pub(crate) const REST_NS: u64 = 3_000_000;
 
 impl Simulation {
     pub(crate) fn profile(&mut self) -> Profile {
@@ -25,15 +25,24 @@ impl Simulation {
         }
     }
 
+    /// Near the wrap as often as not.
+    pub(crate) fn first_psn(&mut self) -> u32 {
+        match self.random.below(2) {
+            0 => self.random.below(1 << 24) as u32,
+            _ => (0x100_0000 - self.random.between(1, 2000)) as u32,
+        }
+    }
+
+    pub(crate) fn address_of(&self, host: usize) -> AddressVector {
+        let (dest_gid, dest_mac) = (self.hosts[host].gid, self.hosts[host].mac);
+        AddressVector { dest_gid, dest_mac, hop_limit: 64, ..AddressVector::zeroed() }
+    }
+
     /// RESET to RTS at both ends, with new numbers.
     pub(crate) fn connect(&mut self, number: usize) -> Result<()> {
         let profile = self.profile();
         let window = self.plan.engine.window_packets;
-        // Near the wrap as often as not.
-        let psns = [0, 1].map(|_| match self.random.below(2) {
-            0 => self.random.below(1 << 24) as u32,
-            _ => (0x100_0000 - self.random.between(1, 2000)) as u32,
-        });
+        let psns = [0, 1].map(|_| self.first_psn());
         let ends = self.connections[number].ends;
         let access = ACCESS_LOCAL_WRITE
             | ACCESS_REMOTE_WRITE
@@ -43,8 +52,7 @@ impl Simulation {
             | ACCESS_FLUSH_PERSISTENT;
         for side in [0, 1] {
             let (own, peer) = (ends[side], ends[1 - side]);
-            let (dest_gid, dest_mac) = (self.hosts[peer.host].gid, self.hosts[peer.host].mac);
-            let av = AddressVector { dest_gid, dest_mac, hop_limit: 64, ..AddressVector::zeroed() };
+            let av = self.address_of(peer.host);
             let device = &mut self.hosts[own.host].device;
             device.modify_queue_pair(own.qpn, init_attributes(access))?;
             let rtr = RtrAttributes {
@@ -310,6 +318,7 @@ impl Simulation {
                 }
             }
         }
+        self.check_stations()?;
         (0..self.hosts.len()).try_for_each(|host| self.check_crossings(host))?;
         self.note_surroundings();
         Ok(())

@@ -49,6 +49,10 @@ impl Simulation {
         if frame.icrc == IcrcState::Present && !packet.is_intact() {
             return Err(format!("host {host} sends opcode {opcode:#x} PSN {psn:#x} with a wrong ICRC or checksum"));
         }
+        if packet.is_unreliable() {
+            let named = format!("host {host} to {:#x}, opcode {opcode:#x}: PSN {psn:#x}", packet.dest_qp);
+            return self.parcel_leaves(host, &packet).map_err(|what| format!("{named}: {what}"));
+        }
         let Some((number, to)) = self.place_of(&packet) else {
             return Err(format!("host {host} sends opcode {opcode:#x} to {:#x}, which nobody has", packet.dest_qp));
         };
@@ -157,6 +161,8 @@ impl Simulation {
                 }
                 self.coverage.item(17);
             }
+            // Memory may refuse what a READ repeats, far behind what was answered.
+            Some(Answer::Refusal) if doom.is_some_and(|doom| matches!(doom, Doom::Memory)) => {}
             Some(Answer::Refusal) => {
                 flow.responder.on_refusal(psn, msn)?;
                 let refused = doom.is_some_and(|doom| doom.flow().is_none_or(|flow| flow == to));
@@ -204,11 +210,15 @@ impl Simulation {
             self.coverage.note("corrupted frames", 1);
             return Ok(!rnic_wire::is_roce(frame.bytes()));
         }
-        let Some((number, to)) = self.place_of(&packet).filter(|_| packet.dest == self.hosts[host].gid) else {
+        if packet.dest != self.hosts[host].gid {
             return Ok(true);
-        };
+        }
         let aeth = packet.aeth.map_or(0, |(syndrome, msn)| u64::from(syndrome) << 32 | u64::from(msn));
         self.enter("gets", host, [packet.opcode.into(), packet.dest_qp.into(), packet.psn.into(), aeth]);
+        if packet.is_unreliable() {
+            return self.parcel_arrives(&packet).map(|()| true);
+        }
+        let Some((number, to)) = self.place_of(&packet) else { return Ok(true) };
         let now_ns = self.now_ns;
         let connection = &mut self.connections[number];
         if !connection.runs() {
@@ -234,7 +244,9 @@ impl Simulation {
             return Ok(true);
         }
         let flow = &mut connection.flows[1 - to];
+        // Its sender may have failed while it was on its way.
         let packets = content::message_of(&flow.outstanding, packet.psn)
+            .or_else(|| content::message_of(&flow.answered, packet.psn))
             .filter(|(message, _)| message.operation.is_answered())
             .map_or(1, |(message, at)| message.packets - at);
         let counted = &mut self.hosts[host].counted;
@@ -267,6 +279,10 @@ impl Simulation {
         self.coverage.note("refused reads", 1);
         if let Some((number, _)) = self.places.get(&(host, qpn)) {
             self.connections[*number].doom = Some(Doom::Memory);
+        }
+        if let Some(station) = self.unreliable.places.get(&(host, qpn)) {
+            let line = self.unreliable.stations[*station].line;
+            self.unreliable.lines[line].excused = true;
         }
     }
 }

@@ -23,3 +23,4 @@ mod program;
 pub mod random;
 pub mod run;
 pub mod suite;
+pub mod unreliable;

@@ -115,6 +115,20 @@ impl Message {
         bytes.is_empty()
     }
 
+    /// Its bytes from an offset on, as many as there is room for.
+    pub fn copy_out(&self, pool: &[u8], mut offset: u32, mut into: &mut [u8]) {
+        for (from, length) in &self.pieces {
+            let Some(left) = length.checked_sub(offset).filter(|left| *left > 0) else {
+                offset -= length;
+                continue;
+            };
+            let taken = into.len().min(left as usize);
+            let (head, tail) = into.split_at_mut(taken);
+            head.copy_from_slice(&pool[(from + offset) as usize..][..taken]);
+            (into, offset) = (tail, 0);
+        }
+    }
+
     /// The byte at an offset.
     pub fn byte(&self, pool: &[u8], mut offset: u32) -> Option<u8> {
         for (from, length) in &self.pieces {
@@ -213,6 +227,9 @@ mod tests {
         let mut memory = [0; 40];
         message.apply(pool, &mut memory);
         assert_eq!((&memory[3..13], &memory[13..33]), (&pool[100..110], &pool[5..25]));
+        let mut part = [0; 12];
+        message.copy_out(pool, 5, &mut part);
+        assert_eq!(part, memory[8..20]);
         assert!(message.carries(pool, 5, &memory[8..33]) && message.carries(pool, 0, &[]));
         memory[20] ^= 1;
         assert!(!message.carries(pool, 5, &memory[8..33]));

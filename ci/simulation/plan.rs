@@ -11,6 +11,9 @@ pub struct Plan {
     pub operations: u64,
     pub hosts: usize,
     pub connections: usize,
+    /// Connections and queue pairs that acknowledge nothing.
+    pub unreliable_connections: usize,
+    pub datagram_stations: usize,
     /// The longest message, and roughly what a direction's memory has room for.
     pub reach_bytes: u32,
     pub wire: Wire,
@@ -128,6 +131,8 @@ impl Plan {
             signaled: random.pick(&[1_000_000, 500_000, 100_000]),
             inlined: random.pick(&[0, 200_000]),
             armed_one_in: random.pick(&[1, 3, 1_000_000]),
+            unreliable_connections: random.pick(&[0, 0, 1, 2, 4]),
+            datagram_stations: random.pick(&[0, 0, 2, 4]),
         }
     }
 

@@ -58,14 +58,13 @@ impl Simulation {
         self.hosts[host].counted.completions += 1;
         let numbers = [completion.qpn.into(), completion.wr_id, completion.status.into(), completion.opcode.into()];
         self.enter("completes", host, numbers);
-        let Some((number, side)) = self.places.get(&(host, completion.qpn)).copied() else {
-            return Err(format!("host {host} has a completion of {:#x}, which it has not", completion.qpn));
-        };
+        let place = (host, completion.qpn);
         let receive = completion.opcode & CompletionOpcode::RECV.0 != 0;
-        let judged = if receive {
-            self.judge_receive(number, 1 - side, completion)
-        } else {
-            self.judge_send(number, side, completion)
+        let judged = match (self.places.get(&place).copied(), self.unreliable.places.get(&place).copied()) {
+            (Some((number, side)), _) if receive => self.judge_receive(number, 1 - side, completion),
+            (Some((number, side)), _) => self.judge_send(number, side, completion),
+            (None, Some(station)) => self.judge_station(station, completion),
+            (None, None) => Err("which it has not".into()),
         };
         judged.map_err(|what| {
             let kind = if receive { "receive" } else { "send" };
@@ -86,6 +85,12 @@ impl Simulation {
         for _ in 0..place {
             let silent = self.connections[number].flows[side].outstanding.front().cloned();
             let Some(silent) = silent else { break };
+            let connection = &self.connections[number];
+            if connection.is_excused() && connection.flows[side].failed {
+                // A fetch that failed stands for everything it was to bring.
+                self.send_ends(number, side, &silent, CompletionStatus::WR_FLUSH_ERR)?;
+                continue;
+            }
             if silent.signaled {
                 return Err(format!("signaled request {} before it has no completion", silent.number));
             }
@@ -125,6 +130,9 @@ impl Simulation {
         }
         if status != CompletionStatus::SUCCESS {
             flow.doubt(message);
+            if message.operation.is_answered() {
+                flow.remember(message);
+            }
             return Ok(());
         }
         if message.operation.is_answered() {
@@ -362,6 +370,9 @@ impl Simulation {
             queue.due = false;
             self.coverage.items(&[93, 96, 97]);
             return Ok(());
+        }
+        if let Some(station) = self.unreliable.places.get(&(host, event.object)).copied() {
+            return self.judge_station_event(station, event).map_err(|what| format!("host {host}: {what}"));
         }
         let Some((number, side)) = self.places.get(&(host, event.object)).copied() else {
             return Err(format!("host {host}: {event:?}, of nobody; {}", self.occupancy(host)));

@@ -12,11 +12,11 @@ use std::rc::Rc;
 
 const INLINE_BYTES: u32 = 224;
 /// A key that no host has ever had.
-const NO_KEY: u32 = 0x0003_ff77;
+pub(crate) const NO_KEY: u32 = 0x0003_ff77;
 
 /// The length of a message: a third fits one packet, a third takes 2 to 16, a third up to the reach, where long ones
 /// are rarer the longer they are.
-fn length(random: &mut Random, mtu: u32, reach: u32) -> u32 {
+pub(crate) fn length(random: &mut Random, mtu: u32, reach: u32) -> u32 {
     match random.below(3) {
         0 => match random.below(8) {
             0 => 0,
@@ -402,7 +402,10 @@ impl Simulation {
         let mut elements = Vec::new();
         let mut from = u64::from(at);
         while rest > 0 {
-            let taken = if elements.len() == 3 { rest } else { random.between(1, rest.into()) as u32 };
+            let mut taken = if elements.len() == 3 { rest } else { random.between(1, rest.into()) as u32 };
+            if kind == Some(FaultKind::ReceiveRange) && elements.is_empty() {
+                taken = taken.min(BEHIND_RECEIVES);
+            }
             elements.push(flow.arena.memory.sge(from, taken));
             (from, rest) = (from + u64::from(taken), rest - taken);
         }
@@ -432,7 +435,7 @@ impl Simulation {
 }
 
 /// Up to four pieces of the pool.
-fn pieces(random: &mut Random, length: u32) -> Vec<(u32, u32)> {
+pub(crate) fn pieces(random: &mut Random, length: u32) -> Vec<(u32, u32)> {
     let mut pieces = Vec::new();
     let mut rest = length;
     let most = random.between(1, 4) as usize;
@@ -499,7 +502,7 @@ fn aim_at_word(random: &mut Random, flow: &Flow, sender: usize, message: &mut Me
     }
 }
 
-fn inline_bytes(host: usize, message: &Message) -> Vec<u8> {
+pub(crate) fn inline_bytes(host: usize, message: &Message) -> Vec<u8> {
     if !message.inline {
         return Vec::new();
     }

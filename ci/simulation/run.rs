@@ -6,6 +6,7 @@ use crate::host::{Host, Queue};
 use crate::log::{Entry, Log};
 use crate::plan::{Memory, Plan, Wire};
 use crate::random::Random;
+use crate::unreliable::Unreliable;
 use rnic_shim::verbs::*;
 use rnic_switch::{Switch, SwitchConfig};
 use rnic_wire::Frame;
@@ -44,18 +45,23 @@ pub struct Simulation {
     pub connections: Vec<Connection>,
     /// Host and queue pair number: connection and side.
     pub places: BTreeMap<(usize, u32), (usize, usize)>,
+    pub unreliable: Unreliable,
     pub coverage: Coverage,
     pub log: Log,
     pub posted: u64,
     pub frames: u64,
     /// The fabric is whole again; everything has to end soon.
     pub healed_ns: Option<u64>,
+    /// Turns since anything moved.
+    quiet_turns: u32,
     frame: Frame,
     _switch: Switch,
 }
 
 /// Turns in which everything must be over: a run that goes on is stuck.
 const TURNS_MAX: u64 = 60_000_000;
+/// Turns without anything, at the end: what nobody answers has arrived by then.
+const QUIET_TURNS: u32 = 8;
 /// After the fabric is whole: the longest wait of eight timeouts, and the time of what is left.
 const HEALING_NS: u64 = 2_000_000_000;
 /// The words of one direction's atomics.
@@ -88,7 +94,8 @@ impl Simulation {
     pub fn new(plan: Plan, log: Log) -> Checked<Self> {
         let mut random = Random::new(plan.seed);
         let switch = Switch::new(SwitchConfig { ring_frames: plan.ring_frames, ..SwitchConfig::default() });
-        let ends_a_host = (2 * plan.connections).div_ceil(plan.hosts) as u64 + 2;
+        let ends = 2 * plan.connections + 2 * plan.unreliable_connections + plan.datagram_stations;
+        let ends_a_host = ends.div_ceil(plan.hosts) as u64 + 2;
         let flow_bytes = 4 * u64::from(plan.reach_bytes) + (128 << 10) + (32 << 10 << plan.log_cqes_per_qp >> 4);
         let memory_bytes = ((8 << 20) + ends_a_host * flow_bytes).next_multiple_of(2 << 20);
         let mut hosts = Vec::new();
@@ -102,6 +109,8 @@ impl Simulation {
             hosts,
             connections: Vec::new(),
             places: BTreeMap::new(),
+            unreliable: Unreliable::default(),
+            quiet_turns: 0,
             coverage: Coverage::default(),
             log,
             posted: 0,
@@ -130,6 +139,7 @@ impl Simulation {
             });
             choices.push(choice);
         }
+        let sites = self.choose_sites(queues, &mut users);
         for (host, users) in self.hosts.iter_mut().zip(&users) {
             for users in users {
                 let entries = (users.max(&1) << self.plan.log_cqes_per_qp).next_power_of_two();
@@ -160,7 +170,7 @@ impl Simulation {
             });
             self.connect(number)?;
         }
-        Ok(())
+        self.build_unreliable(&sites)
     }
 
     /// The hosts of a connection: the first ones join all hosts in a ring.
@@ -234,7 +244,7 @@ impl Simulation {
                 self.heal();
             }
             if let Some(healed_ns) = self.healed_ns {
-                if self.is_over() {
+                if self.is_over() && self.quiet_turns > QUIET_TURNS {
                     return self.check_end();
                 }
                 if self.now_ns - healed_ns > HEALING_NS {
@@ -251,7 +261,7 @@ impl Simulation {
             connection.runs()
                 && connection.doom.is_none()
                 && connection.flows.iter().all(|flow| flow.outstanding.is_empty())
-        })
+        }) && self.lines_are_over()
     }
 
     /// One turn: frames move, reads come back, timers run; then the drivers look and act.
@@ -262,8 +272,11 @@ impl Simulation {
             moved |= self.turn_of(host)?;
         }
         moved |= self.post_some()?;
+        moved |= self.post_unreliable()?;
         moved |= self.poll_some(!moved)?;
         moved |= self.keep_connections()?;
+        moved |= self.keep_lines()?;
+        self.quiet_turns = if moved { 0 } else { self.quiet_turns + 1 };
         if !moved {
             self.sleep()?;
         }
@@ -320,7 +333,11 @@ impl Simulation {
             Phase::Resting { until_ns } => Some(until_ns),
             _ => None,
         });
-        match adapters.chain(resting).min() {
+        let lines = self.unreliable.lines.iter().filter_map(|line| match line.phase {
+            Phase::Resting { until_ns } => Some(until_ns),
+            _ => None,
+        });
+        match adapters.chain(resting).chain(lines).min() {
             Some(next_ns) => {
                 self.now_ns = self.now_ns.max(next_ns);
                 Ok(())

@@ -32,9 +32,21 @@ pub fn check(packet: &Packet, message: &Message, number: u32, mtu: u32, pool: &[
     if message.operation.is_answered() {
         return check_question(packet, message, number, mtu, pool);
     }
+    check_carried(packet, message, number, mtu, pool, 0)
+}
+
+/// A packet of a SEND or WRITE; `transport` is its opcode's upper bits.
+pub fn check_carried(
+    packet: &Packet,
+    message: &Message,
+    number: u32,
+    mtu: u32,
+    pool: &[u8],
+    transport: u8,
+) -> Result<(), String> {
     let (first, last) = (number == 0, number + 1 == message.packets);
     let expect = expectation(message, number);
-    expect("opcode", packet.opcode.into(), message.operation.wire_opcode(first, last).into())?;
+    expect("opcode", packet.opcode.into(), (transport | message.operation.wire_opcode(first, last)).into())?;
     let offset = u64::from(number) * u64::from(mtu);
     let length = if last { u64::from(message.length) - offset } else { mtu.into() };
     expect("payload length", packet.payload.len() as u64, length)?;
@@ -42,8 +54,9 @@ pub fn check(packet: &Packet, message: &Message, number: u32, mtu: u32, pool: &[
     expect("P_Key", packet.pkey.into(), 0xffff)?;
     expect("transport version", packet.version.into(), 0)?;
     expect("source port's high bits", u64::from(packet.source_port >> 14), 3)?;
-    if last {
-        expect("AckReq", packet.ack_req.into(), 1)?;
+    if transport != 0 || last {
+        // Nobody acknowledges what is unreliable.
+        expect("AckReq", packet.ack_req.into(), u64::from(transport == 0))?;
     }
     let solicits = last && message.solicited && message.operation.consumes_receive();
     expect("SE", packet.solicited.into(), solicits.into())?;

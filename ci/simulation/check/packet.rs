@@ -1,7 +1,7 @@
 //! The checkers' own reading of a frame: nothing of the engine's or the wire crate's parsing is used, so that an
 //! error there does not hide itself.
 
-/// A RoCEv2 packet with right lengths. RC and its extension headers only; other transports have none here.
+/// A RoCEv2 packet with right lengths: RC, UC and UD with their extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     pub source: [u8; 16],
@@ -21,6 +21,8 @@ pub struct Packet<'a> {
     /// Syndrome and MSN.
     pub aeth: Option<(u8, u32)>,
     pub immediate: Option<u32>,
+    /// Of a datagram: its Q_Key and its sender's queue pair.
+    pub deth: Option<(u32, u32)>,
     /// Address, rkey, swap or add, compare.
     pub atomic: Option<(u64, u32, u64, u64)>,
     /// What an atomic found.
@@ -35,6 +37,12 @@ pub struct Packet<'a> {
 pub const ACKNOWLEDGE: u8 = 0x11;
 pub const FLUSH: u8 = 0x1c;
 pub const ATOMIC_WRITE: u8 = 0x1d;
+/// Bits of an opcode that name the transport; and the transports without acknowledgements.
+pub const TRANSPORT: u8 = 0xe0;
+pub const UC: u8 = 0x20;
+pub const UD: u8 = 0x60;
+/// The network header in front of a datagram in its receive buffer.
+pub const HEADER_BYTES: usize = 40;
 const ROCE_PORT: u16 = 4791;
 
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
@@ -85,6 +93,7 @@ impl<'a> Packet<'a> {
             feth: None,
             aeth: None,
             immediate: None,
+            deth: None,
             atomic: None,
             original: None,
             payload: &[],
@@ -106,6 +115,10 @@ impl<'a> Packet<'a> {
         self.psn = be32(bth, 8)? & 0xff_ffff;
         let mut at = 12;
         let (reth, aeth, immediate) = extensions(self.opcode);
+        if self.opcode & TRANSPORT == UD {
+            self.deth = Some((be32(bth, at)?, be32(bth, at + 4)? & 0xff_ffff));
+            at += 8;
+        }
         if self.opcode == FLUSH {
             self.feth = Some(be32(bth, at)?);
             at += 4;
@@ -133,6 +146,19 @@ impl<'a> Packet<'a> {
         }
         self.payload = bth.get(at..bth.len().checked_sub(self.pad_bytes)?)?;
         Some(())
+    }
+
+    /// What a receive buffer begins with: an IPv6 header, or 20 bytes of zeros and an IPv4 header.
+    pub fn network_header(&self) -> [u8; HEADER_BYTES] {
+        let mut header = [0; HEADER_BYTES];
+        let length = self.bth_at - 8;
+        header[HEADER_BYTES - length..].copy_from_slice(&self.datagram[..length]);
+        header
+    }
+
+    /// Nothing answers it.
+    pub fn is_unreliable(&self) -> bool {
+        matches!(self.opcode & TRANSPORT, UC | UD)
     }
 
     pub fn is_response(&self) -> bool {
@@ -170,6 +196,8 @@ fn mapped(ip: &[u8]) -> [u8; 16] {
 
 /// RETH, AETH, immediate data.
 fn extensions(opcode: u8) -> (bool, bool, bool) {
+    // A transport of its own has SEND and WRITE at the same places.
+    let opcode = if matches!(opcode & TRANSPORT, UC | UD) { opcode & !TRANSPORT } else { opcode };
     let reth = matches!(opcode, 0x06 | 0x0a | 0x0b | 0x0c | FLUSH | ATOMIC_WRITE);
     let aeth = matches!(opcode, 0x0d | 0x0f | 0x10 | 0x11 | 0x12);
     (reth, aeth, matches!(opcode, 0x03 | 0x05 | 0x09 | 0x0b))

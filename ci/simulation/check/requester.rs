@@ -141,7 +141,8 @@ impl RequesterCheck {
             return Err(format!("PSN {psn:#x} is sent again {} times, retry_cnt is {retry_cnt}", point.tries));
         }
         if point.naks > 0 {
-            point.naks -= 1;
+            // The earlier one may be why, and this one not have been looked at yet.
+            point.naks -= u32::from(!recalled);
             return Ok(Jump::Nak);
         }
         if !overdue {

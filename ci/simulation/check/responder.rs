@@ -161,9 +161,12 @@ impl ResponderCheck {
 
     pub fn on_refusal(&mut self, psn: u32, msn: u32) -> Result<(), String> {
         // A READ counts as a message from its acceptance on, even if its bytes cannot be had then.
-        if self.questions.front().is_some_and(|(owed, _)| *owed == psn) && msn == step(self.msn, 1) {
-            self.ends.pop_front();
-            self.msn = msn;
+        // So do those behind it that have come.
+        if self.questions.front().is_some_and(|(owed, _)| *owed == psn) {
+            while msn != self.msn && self.ends.front().is_some_and(|end| ahead(*end, self.expected) <= 0) {
+                self.ends.pop_front();
+                self.msn = step(self.msn, 1);
+            }
         }
         self.check_progress(psn, msn)?;
         if psn == self.expected {

@@ -1,0 +1,166 @@
+//! Queue pairs without acknowledgements: unreliable connections and datagrams, beside the reliable connections of a run.
+//!
+//! A [`Station`] is one of these queue pairs; stations that live and end together are a [`Line`]: the two of a
+//! connection, the one of a datagram queue pair. What a sender posts is judged where it leaves ([`wire`]); what reaches
+//! a receiver says which messages it has to deliver, which ones it may, and what its memory holds ([`polling`]).
+
+mod build;
+mod ending;
+mod polling;
+mod program;
+mod wire;
+
+use crate::check::packet::ahead;
+use crate::check::row::Row;
+use crate::connection::{Phase, Posted};
+use crate::host::Region;
+use crate::message::{Message, Places};
+use rnic_shim::verbs::{Cqn, Qpn};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    Uc,
+    Ud,
+}
+
+/// What must fail on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    LKey,
+    LKeyRange,
+    LKeyPd,
+    /// An opcode that nobody has.
+    Opcode,
+    /// One that this service has not.
+    Operation,
+    /// A datagram that no port takes.
+    TooLong,
+}
+
+/// A message to a station.
+#[derive(Debug)]
+pub struct Parcel {
+    pub message: Message,
+    pub to: usize,
+    pub mistake: Option<Mistake>,
+    /// A datagram with another Q_Key than the receiver's.
+    pub stranger: bool,
+}
+
+/// A message that reached a receiver whole, and has no completion yet.
+#[derive(Debug)]
+pub struct Candidate {
+    pub parcel: Rc<Parcel>,
+    pub from: usize,
+    /// A receive was posted for it in any case.
+    pub certain: bool,
+    /// Of a datagram: what stands in front of it.
+    pub header: [u8; 40],
+}
+
+/// One queue pair.
+#[derive(Debug)]
+pub struct Station {
+    pub service: Service,
+    pub line: usize,
+    pub host: usize,
+    pub qpn: Qpn,
+    pub send_cq: Cqn,
+    pub receive_cq: Cqn,
+    /// Of a connection.
+    pub peer: usize,
+    /// Posted and not known to be done, in order.
+    pub outstanding: VecDeque<Rc<Parcel>>,
+    pub next_number: u64,
+    pub next_psn: u32,
+    pub unsignaled: usize,
+    /// The packet that leaves next, and messages that packets may still be on their way of.
+    pub leaving: u32,
+    pub history: VecDeque<Rc<Parcel>>,
+    /// A send has failed: the send queue stands still.
+    pub stopped: bool,
+    pub receives: VecDeque<Posted>,
+    pub next_receive: u64,
+    pub receive_bytes: u32,
+    pub arena: Region,
+    pub places: Places,
+    /// Of a connection: where the peer writes, and what stands there by the packets that came.
+    pub target: Option<Region>,
+    pub shadow: Vec<u8>,
+    /// The same when the line was set up.
+    pub before: Vec<u8>,
+    /// Places of which it is not known whether the last packet was taken.
+    pub unsure: Vec<(u32, u32)>,
+    pub row: Row,
+    pub candidates: VecDeque<Candidate>,
+    /// The message that is under way was sure of its receive when it began.
+    pub begun_certain: bool,
+    pub dry: bool,
+}
+
+/// Stations that are set up, and end, together.
+#[derive(Debug)]
+pub struct Line {
+    pub stations: Vec<usize>,
+    pub phase: Phase,
+    pub mtu: u32,
+    /// Memory refused a read of it, or its adapter has ended: it is to be set up anew.
+    pub excused: bool,
+}
+
+/// All of them in a run.
+#[derive(Debug, Default)]
+pub struct Unreliable {
+    pub stations: Vec<Station>,
+    pub lines: Vec<Line>,
+    /// Host and queue pair number: station.
+    pub places: BTreeMap<(usize, u32), usize>,
+}
+
+/// The Q_Key of all datagram queue pairs of a host.
+pub fn qkey_of(host: usize) -> u32 {
+    0x1100_0000 + host as u32
+}
+
+impl Unreliable {
+    pub fn line_of(&self, station: usize) -> &Line {
+        &self.lines[self.stations[station].line]
+    }
+
+    pub fn runs(&self, station: usize) -> bool {
+        self.line_of(station).phase == Phase::Running
+    }
+}
+
+impl Station {
+    /// Messages that are to be delivered may each have taken one of the receives that are posted.
+    pub fn has_spare_receive(&self) -> bool {
+        let taking = self.candidates.iter().filter(|candidate| candidate.parcel.message.operation.consumes_receive());
+        self.receives.len() > taking.count()
+    }
+
+    /// A byte of the target that stood there before, or that a packet of a message may have put there.
+    pub fn is_explained(&self, history: &VecDeque<Rc<Parcel>>, pool: &[u8], at: u32, byte: u8) -> bool {
+        let mut writers = history.iter().map(|parcel| &parcel.message).filter(|message| message.overlaps(at, 1));
+        self.before[at as usize] == byte || writers.any(|message| message.byte(pool, at - message.at) == Some(byte))
+    }
+
+    pub fn remember(&mut self, parcel: &Rc<Parcel>) {
+        if self.history.len() == HISTORY {
+            self.history.pop_front();
+        }
+        self.history.push_back(Rc::clone(parcel));
+    }
+
+    /// It failed. Where no packet of it has left, none ever will.
+    pub fn forget(&mut self, message: &Message) {
+        if ahead(self.leaving, message.first_psn) <= 0 {
+            self.history.retain(|parcel| parcel.message.number != message.number);
+        }
+    }
+}
+
+/// Messages that are remembered of a sender.
+const HISTORY: usize = 4096;
