@@ -58,6 +58,12 @@ pub enum Error {
         "nothing can be built here: a user namespace is refused ({unprivileged}), and so is a mount namespace, which takes root ({root})"
     )]
     Namespaces { unprivileged: String, root: String },
+    #[error("the folder {folder} is no source of a kernel module: {reason}")]
+    ModuleSource { folder: PathBuf, reason: String },
+    #[error("the module of {folder} does not build:\n{lines}")]
+    ModuleBuild { folder: PathBuf, lines: String },
+    #[error("the guest does not load the module {module}:\n{lines}")]
+    ModuleLoad { module: String, lines: String },
     #[error("the manifest {path} cannot be read: {reason}")]
     Manifest { path: PathBuf, reason: String },
 }

@@ -1,5 +1,6 @@
 //! The laboratory: everything provisioned, guests on demand.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::cache::Cache;
@@ -8,6 +9,8 @@ use crate::guest::workbench::{Workbench, WorkbenchSpec};
 use crate::guest::{Acceleration, Guest, GuestSpec, Host, accelerator, boot, restore, snapshot};
 use crate::image::Image;
 use crate::qemu::{Qemu, RunFolder};
+use crate::rdma::user_module::{self, UserModule};
+use crate::rdma::workshop::Workshop;
 use crate::tools::Tools;
 use crate::{Options, Progress, Result, rdma};
 
@@ -67,6 +70,15 @@ impl Lab {
     /// Starts a guest for a person: restored, or booted if the spec asks for what the snapshot does not have.
     pub fn workbench(&self, spec: &WorkbenchSpec) -> Result<Workbench> {
         Workbench::start(&self.host, self.acceleration, spec, &self.snapshot)
+    }
+
+    /// Builds a kernel module from a folder of the user's, for the image's kernel.
+    pub fn build_module(&self, folder: &Path, progress: &mut dyn Progress) -> Result<UserModule> {
+        let _lock = self.cache.lock(progress)?;
+        let mut debian = Debian::new(&self.cache, &self.options);
+        let release = &self.host.image.kernel_release;
+        let workshop = Workshop::provide(&mut debian, release, progress)?;
+        user_module::build(&self.cache, &workshop, release, folder, progress)
     }
 
     /// The outside judges, fetched if the cache does not hold them.

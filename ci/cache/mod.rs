@@ -7,6 +7,7 @@
 //! sets/        manifests: which packages, versions and hashes answered which request
 //! images/      guest kernels and initial file systems, named after what went into them
 //! snapshots/   saved guests, named after what went into them
+//! reload/      builds of users' own kernel modules, which go on from where they were
 //! lock         held while something is added
 //! ```
 //!
@@ -134,7 +135,7 @@ pub(crate) fn mark_used(folder: &Path) {
 }
 
 /// Removes what a killed process left half built, and what nobody has used for long.
-fn remove_unused(parent: &Path) -> Result<()> {
+pub(crate) fn remove_unused(parent: &Path) -> Result<()> {
     for entry in fs::read_dir(parent).map_err(file("look-up", parent))?.flatten() {
         let is_left_behind = entry.file_name().to_string_lossy().starts_with(BUILDING);
         let unused = entry.metadata().and_then(|data| data.modified()).ok().and_then(|time| time.elapsed().ok());

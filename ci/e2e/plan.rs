@@ -144,6 +144,7 @@ pub fn steps() -> Vec<Step> {
         guests::atomic_writes_and_flushes_reach_the_other_guest within LIMIT_S;
         guests::linux_rxe_is_the_other_end_both_ways within 2 * LIMIT_S;
         guests::it_is_many_times_as_fast_as_linux_rxe within 2 * LIMIT_S;
+        guests::a_changed_module_soon_has_a_fresh_adapter within 2 * LIMIT_S;
         guests::rdma_cores_own_tests_pass within 5 * LIMIT_S;
         ends::a_killed_demo_leaves_no_machine within LIMIT_S;
         output::what_is_kept_stays_until_an_interrupt within LIMIT_S;

@@ -140,29 +140,9 @@ impl Guest {
 
     /// Runs a shell command to its end and returns its exit status and what it printed.
     pub fn shell(&mut self, command: &str, limit: Duration) -> Result<(i32, Vec<u8>)> {
-        self.run(&format!("( {command} ); code=$?; printf '\\004rnic: end\\n'; exit $code"))?;
-        let exchange = self.exchange.try_clone()?;
         let deadline = self.deadline(format!("running {command}"), limit);
-        let mut printed = Vec::new();
-        // The program blocks once nobody reads, so both connections are served.
-        let status = loop {
-            drain(&exchange, &mut printed);
-            let moment = Deadline::new("waiting for a moment", deadline.remaining()?.min(Duration::from_millis(5)));
-            match self.control.await_exit(&moment) {
-                Ok(status) => break status,
-                Err(Error::Timeout { .. }) => {}
-                Err(error) => return Err(self.running.explain(error)),
-            }
-        };
-        // The exit status may overtake what was printed: they come over two connections.
-        let patience = Deadline::new("the last output", Duration::from_secs(2));
-        let mut end = take_end(&mut printed);
-        while !end && patience.remaining().is_ok() {
-            drain(&exchange, &mut printed);
-            end = take_end(&mut printed);
-            std::thread::sleep(Duration::from_millis(u64::from(!end)));
-        }
-        Ok((status, printed))
+        let done = run_shell(&mut self.control, &self.exchange, command, &deadline);
+        done.map_err(|error| self.running.explain(error))
     }
 
     /// Asks the guest to switch itself off, and waits for QEMU's end.
@@ -216,6 +196,31 @@ impl Guest {
     fn deadline(&self, step: String, limit: Duration) -> Deadline {
         Deadline::new(format!("guest {}: {step}", self.running.name()), limit)
     }
+}
+
+/// Runs a shell command to its end; its exit status, and what it printed.
+fn run_shell(control: &mut Control, exchange: &Exchange, command: &str, deadline: &Deadline) -> Result<(i32, Vec<u8>)> {
+    control.run(&format!("( {command} ); code=$?; printf '\\004rnic: end\\n'; exit $code"), deadline)?;
+    let mut printed = Vec::new();
+    // The program blocks once nobody reads, so both connections are served.
+    let status = loop {
+        drain(exchange, &mut printed);
+        let moment = Deadline::new("waiting for a moment", deadline.remaining()?.min(Duration::from_millis(5)));
+        match control.await_exit(&moment) {
+            Ok(status) => break status,
+            Err(Error::Timeout { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    };
+    // The exit status may overtake what was printed: they come over two connections.
+    let patience = Deadline::new("the last output", Duration::from_secs(2));
+    let mut end = take_end(&mut printed);
+    while !end && patience.remaining().is_ok() {
+        drain(exchange, &mut printed);
+        end = take_end(&mut printed);
+        std::thread::sleep(Duration::from_millis(u64::from(!end)));
+    }
+    Ok((status, printed))
 }
 
 /// Where a file that is sent lies in the guest.

@@ -36,6 +36,8 @@ pub struct WorkbenchSpec {
     pub share: Option<PathBuf>,
     /// More of QEMU's command line.
     pub extra_arguments: Vec<OsString>,
+    /// A kernel module that is loaded, in place of the image's `rnic`, before the adapter is plugged in.
+    pub module: Option<PathBuf>,
 }
 
 impl WorkbenchSpec {
@@ -77,6 +79,13 @@ const MOUNT_SHARE: &str = "for m in netfs 9pnet 9pnet_virtio 9p; do xzcat /lib/m
 const AWAIT_ADAPTER: &str =
     "i=0; until [ -e /sys/bus/pci/devices/0000:01:00.0 ]; do i=$((i+1)); [ $i -gt 100 ] && exit 1; sleep 0.1; done";
 
+/// Some seconds for a driver to take function 0. Its link is there while it probes; writing 0 to `enable`, which is refused with a
+/// driver and does nothing without, waits for the end of that.
+const AWAIT_DRIVER: &str = "cd /sys/bus/pci/devices/0000:01:00.0; i=0; \
+    until [ -e driver ] && { echo 0 >enable; [ -e driver ]; } 2>/dev/null; do \
+    i=$((i+1)); [ $i -gt 100 ] && { dmesg | tail -n 20; exit 1; }; usleep 20000; done; \
+    basename \"$(ls -l driver | sed 's/.*-> //')\"";
+
 impl Workbench {
     /// Starts QEMU and plugs the adapter in. A guest that is booted has not necessarily executed anything.
     pub fn start(host: &Host, acceleration: Acceleration, spec: &WorkbenchSpec, saved: &Path) -> Result<Workbench> {
@@ -95,13 +104,14 @@ impl Workbench {
         let control = Control::new(running.accept(&control, &deadline)?);
         let exchange = Exchange::new(running.accept(&exchange, &deadline)?);
         if restored {
-            let plugged =
-                snapshot::load(running.qmp(), saved).and_then(|()| start::plug_in(&mut running, &spec.adapter));
-            plugged.map_err(|error| running.explain(error))?;
+            snapshot::load(running.qmp(), saved).map_err(|error| running.explain(error))?;
         }
         let share = spec.share.is_some();
         let mut workbench = Workbench { running, console, control, exchange, is_ready: restored, share };
         if restored {
+            spec.module.as_deref().map_or(Ok(()), |module| workbench.load_module(module))?;
+            let plugged = start::plug_in(&mut workbench.running, &spec.adapter);
+            plugged.map_err(|error| workbench.running.explain(error))?;
             workbench.await_adapter()?;
         }
         Ok(workbench)
@@ -116,6 +126,32 @@ impl Workbench {
                 answer: format!("status {status}"),
             }),
         }
+    }
+
+    /// Loads it in place of ours, while there is no device yet.
+    fn load_module(&mut self, module: &Path) -> Result<()> {
+        let place = self.send(module, COMMAND_LIMIT)?;
+        // What insmod says is one word of the kernel's log.
+        let load = format!("rmmod rnic; dmesg -c >/dev/null; insmod {place} 2>&1 || {{ dmesg | tail -n 20; false; }}");
+        match self.shell(&load, "loading the module")? {
+            (0, _) => Ok(()),
+            (_, lines) => Err(Error::ModuleLoad { module: module.display().to_string(), lines }),
+        }
+    }
+
+    /// The driver that has function 0, waiting a moment for one; and if there is none the kernel's latest words.
+    pub fn driver(&mut self) -> Result<std::result::Result<String, String>> {
+        match self.shell(AWAIT_DRIVER, "waiting for a driver")? {
+            (0, name) => Ok(Ok(name)),
+            (_, log) => Ok(Err(log)),
+        }
+    }
+
+    fn shell(&mut self, command: &str, what: &str) -> Result<(i32, String)> {
+        let deadline = self.deadline(what.into(), COMMAND_LIMIT);
+        let done = super::run_shell(&mut self.control, &self.exchange, command, &deadline);
+        let (status, printed) = done.map_err(|error| self.running.explain(error))?;
+        Ok((status, String::from_utf8_lossy(&printed).trim_end().to_owned()))
     }
 
     /// The serial console.

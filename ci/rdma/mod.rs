@@ -11,6 +11,7 @@ mod module;
 mod provider;
 mod pyverbs;
 pub mod sources;
+pub mod user_module;
 pub mod workshop;
 
 use std::fs;

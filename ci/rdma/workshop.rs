@@ -105,6 +105,13 @@ impl Way {
     }
 }
 
+/// What a script printed, and whether it came to its end.
+#[derive(Debug)]
+pub struct Printed {
+    pub success: bool,
+    pub text: String,
+}
+
 /// A root with tools, for one kernel.
 #[derive(Debug)]
 pub struct Workshop {
@@ -144,10 +151,20 @@ impl Workshop {
 
     /// Runs a script with `folder` as `/work`; its failure is an error with the last lines it printed.
     pub fn run(&self, step: &str, folder: &Path, script: &str, limit: Duration) -> Result<String> {
+        let output = self.output(step, folder, script, limit)?.success(step)?;
+        Ok(output.standard_output + &output.standard_error)
+    }
+
+    /// The same, and its failure is the caller's to tell of.
+    pub fn try_run(&self, step: &str, folder: &Path, script: &str, limit: Duration) -> Result<Printed> {
+        let output = self.output(step, folder, script, limit)?;
+        Ok(Printed { success: output.status.success(), text: output.standard_output + &output.standard_error })
+    }
+
+    fn output(&self, step: &str, folder: &Path, script: &str, limit: Duration) -> Result<child::Output> {
         let mut command = self.way.command();
         command.args(["sh", "-ec", ENTER, "sh"]).arg(&self.tree.folder).arg(folder).arg(script);
-        let output = child::run(command, &Deadline::new(step, limit))?.success(step)?;
-        Ok(output.standard_output + &output.standard_error)
+        child::run(command, &Deadline::new(step, limit))
     }
 
     /// What a step says before it builds.

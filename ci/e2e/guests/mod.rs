@@ -12,6 +12,7 @@ mod pair;
 mod peers;
 mod programs;
 mod pyverbs;
+mod reload;
 
 use crate::bench::fabric::Fabric;
 use rnic_ci::guest::Guest;
@@ -29,6 +30,7 @@ pub use endings::{
 pub use peers::{it_is_many_times_as_fast_as_linux_rxe, linux_rxe_is_the_other_end_both_ways};
 pub use programs::{other_kinds_of_queues_run_or_are_refused_cleanly, stock_programs_run_between_two_guests};
 pub use pyverbs::rdma_cores_own_tests_pass;
+pub use reload::a_changed_module_soon_has_a_fresh_adapter;
 
 const LIMIT: Duration = Duration::from_secs(60);
 

@@ -2,17 +2,18 @@
 //!
 //! In: the name of an adapter, and what differs from our own kernel and image. Out: the terminal joined to the guest's
 //! serial console ([`console`], [`terminal`]), or a command's output and exit status ([`command`]). Whatever ends
-//! this process ends the guest with it.
+//! this process ends the guest with it. [`reload`] is a guest with a kernel module that has just been built.
 
 mod command;
 mod console;
+mod reload;
 mod terminal;
 
 use crate::connection;
 use crate::exit::Exit;
 use crate::signals::Signals;
 use crate::sockets;
-use clap::Args;
+use clap::{Args, Subcommand};
 use rnic_ci::guest::AdapterFunction;
 use rnic_ci::guest::workbench::{Workbench, WorkbenchSpec};
 use rnic_ci::{Accelerator, Lab, Options, StandardError};
@@ -23,7 +24,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
 Without options the guest is our own kernel and image, restored from a snapshot in half a second. --kernel, --append,
 --memory, --share and QEMU's own arguments boot it from its beginning, which takes some seconds without KVM.
 
@@ -43,13 +46,17 @@ Examples:
   rnic guest A --exec 'cat /sys/bus/pci/devices/*/vendor'
   rnic guest A --rdma --exec 'ibv_devinfo -v'
   rnic guest A --send target/release/mydriver --exec mydriver
+  rnic guest reload A                                       a kernel module, built anew from its source
   rnic guest A --kernel ~/linux/arch/x86/boot/bzImage --share ~/linux/out --exec 'insmod /share/rnic.ko && dmesg'
   rnic guest A --kernel bzImage --initrd root.cpio --append 'console=ttyS0 debug'
   rnic guest A -- -gdb tcp::1234                            more of QEMU's arguments
 
 Exit: the command's own with --exec, and 125 if rnic failed before it ended; else 0 the guest ended; 2 usage;
-3 no adapter of this name, no QEMU, or the guest failed; 4 it did not boot in time; 130 a signal.")]
+3 no adapter of this name, no QEMU, or the guest failed; 4 it did not boot in time; 130 a signal."
+)]
 pub struct GuestOptions {
+    #[command(subcommand)]
+    subcommand: Option<GuestSubcommand>,
     /// Name of a served adapter, or path of its socket.
     #[arg(default_value = "A")]
     adapter: String,
@@ -96,6 +103,12 @@ pub struct GuestOptions {
     qemu_arguments: Vec<OsString>,
 }
 
+#[derive(Debug, Subcommand)]
+enum GuestSubcommand {
+    /// Build a kernel module from its changed source, and start a guest in which it has the adapter.
+    Reload(Box<reload::ReloadOptions>),
+}
+
 fn mebibytes(text: &str) -> Result<u32, String> {
     const ALLOWED: std::ops::RangeInclusive<u32> = 128..=65536;
     let (digits, unit) = match text.strip_suffix(['G', 'g']) {
@@ -114,16 +127,28 @@ enum Failure {
     TimeLimit(String),
     /// A signal has asked for the end.
     Signal,
+    /// A module that does not build, or does not get hold of its adapter.
+    Module(String),
 }
 
 impl From<rnic_ci::Error> for Failure {
     fn from(error: rnic_ci::Error) -> Self {
-        Self::Environment(error.to_string())
+        match error {
+            rnic_ci::Error::ModuleBuild { .. } | rnic_ci::Error::ModuleLoad { .. } => Self::Module(error.to_string()),
+            error => Self::Environment(error.to_string()),
+        }
     }
 }
 
 pub fn run(options: &GuestOptions) -> Exit {
-    let failure = match start(options) {
+    match &options.subcommand {
+        Some(GuestSubcommand::Reload(reload)) => exit_of(start(&reload.guest(), Some(reload)), &reload.exec),
+        None => exit_of(start(options, None), &options.exec),
+    }
+}
+
+fn exit_of(ended: Result<Exit, Failure>, exec: &Option<String>) -> Exit {
+    let failure = match ended {
         Ok(exit) => return exit,
         Err(failure) => failure,
     };
@@ -132,17 +157,19 @@ pub fn run(options: &GuestOptions) -> Exit {
         Failure::Environment(message) => (message, Exit::Environment),
         Failure::TimeLimit(message) => (message, Exit::TimeLimit),
         Failure::Signal => ("ended by a signal".into(), Exit::Signal),
+        Failure::Module(message) => (message, Exit::Mismatch),
     };
     tell!("rnic guest: {message}");
     // A number of ours must not be taken for the command's.
-    match (options.exec.is_some(), exit) {
-        (true, Exit::Environment | Exit::TimeLimit) => Exit::NotTheCommands,
+    match (exec.is_some(), exit) {
+        (true, Exit::Environment | Exit::TimeLimit | Exit::Mismatch) => Exit::NotTheCommands,
         (_, exit) => exit,
     }
 }
 
-fn start(options: &GuestOptions) -> Result<Exit, Failure> {
-    let spec = spec(options)?;
+fn start(options: &GuestOptions, reload: Option<&reload::ReloadOptions>) -> Result<Exit, Failure> {
+    let begin = Instant::now();
+    let mut spec = spec(options)?;
     let signals = Signals::watch().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let usual = Options::from_environment();
     let laboratory = Options {
@@ -153,7 +180,11 @@ fn start(options: &GuestOptions) -> Result<Exit, Failure> {
     };
     let prepare = if options.rdma { Lab::prepare_rdma } else { Lab::prepare };
     let lab = prepare(&laboratory, &mut StandardError)?;
+    spec.module = reload.map(|reload| reload.build(&lab)).transpose()?;
     let mut bench = lab.workbench(&spec)?;
+    if let Some(module) = &spec.module {
+        reload::await_driver(&mut bench, module, options.exec.is_some(), begin)?;
+    }
     let limit = Duration::from_secs(options.boot_limit.into());
     let ended = match &options.exec {
         Some(line) => command::run(&mut bench, &options.send, line, limit, &signals),
@@ -212,6 +243,7 @@ fn spec(options: &GuestOptions) -> Result<WorkbenchSpec, Failure> {
         commands: options.exec.is_some(),
         share,
         extra_arguments: options.qemu_arguments.clone(),
+        module: None,
     })
 }
 
