@@ -40,6 +40,7 @@ mod second_driver;
 mod serve;
 mod sharing;
 mod thousand;
+mod verbs;
 mod watch;
 mod workbench;
 

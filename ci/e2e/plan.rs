@@ -3,7 +3,7 @@
 use crate::{
     attach, caches, commands, configuration, counters, demo, diagnostics, doorbells, ends, ethernet, guest_memory,
     guests, idle, kill, link, machines, measuring, output, outside, pci, second_driver, serve, sharing, thousand,
-    watch, workbench,
+    verbs, watch, workbench,
 };
 use std::time::Duration;
 
@@ -76,6 +76,12 @@ pub fn steps() -> Vec<Step> {
         measuring::the_bench_tells_the_cost_among_many_objects_beside_the_cost_among_few within LIMIT_S;
         measuring::the_bench_measures_busy_polling_beside_the_usual_way within LIMIT_S;
         measuring::the_bench_measures_what_it_is_asked_for_and_refuses_the_rest within LIMIT_S;
+        verbs::an_extended_connection_reaches_the_queue_that_each_request_names within LIMIT_S;
+        verbs::a_window_shows_a_part_of_its_region_until_it_is_invalidated within LIMIT_S;
+        verbs::a_fast_region_gets_its_memory_from_a_work_request_and_the_peer_takes_it_back within LIMIT_S;
+        verbs::a_region_changes_in_place_and_a_refused_change_changes_nothing within LIMIT_S;
+        verbs::a_completion_queue_is_resized_under_traffic within LIMIT_S;
+        verbs::events_are_held_back_as_moderation_says within LIMIT_S;
         caches::two_queue_pairs_in_turn_with_a_cache_of_one_fetch_a_context_an_operation_a_side within LIMIT_S;
         outside::scapy_and_tshark_read_every_packet_of_the_demo_as_we_do within LIMIT_S;
         outside::scapy_and_tshark_read_every_packet_of_other_transactions_as_we_do within LIMIT_S;

@@ -64,6 +64,7 @@ fn operate(number: u64, a: &mut Station, b: &mut Station, ends: &[Endpoint; 2]) 
         signaled: true,
         solicited: false,
         datagram: None,
+        srqn: None,
         fence: false,
     };
     a.device.post_send(Qpn(ends[0].qpn), &[request], form).expect("posted");

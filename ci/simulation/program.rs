@@ -286,6 +286,7 @@ impl Simulation {
                     signaled: message.signaled,
                     solicited: message.solicited,
                     datagram: None,
+                    srqn: None,
                     fence: message.fence,
                 }
             })

@@ -197,6 +197,7 @@ impl Simulation {
             log_receive_stride: 2,
             doorbell_page: 1,
             signal_all: false,
+            privileged: false,
             qp_type: rnic_abi::command::QP_TYPE_RC,
         })?;
         Ok(End { host: number, qpn, send_cq, receive_cq })

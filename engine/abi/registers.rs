@@ -74,6 +74,8 @@ constants! {
     FEATURE_ATOMIC_WRITE: u64 = 1 << 9;
     /// FLUSH.
     FEATURE_FLUSH: u64 = 1 << 10;
+    /// Queue pairs of types XRC_INI and XRC_TGT, and shared receive queues with SRQ_XRC.
+    FEATURE_XRC: u64 = 1 << 11;
     /// Shared receive queues.
     FEATURE_SRQ: u64 = 1 << 16;
     /// RESIZE_CQ.

@@ -80,6 +80,7 @@ impl Side {
                 qkey: QKEY,
                 pkey_index: 0,
             }),
+            srqn: None,
             immediate: match self.spec.operation {
                 Operation::SendInv => peer.rkey,
                 operation if operation.has_immediate() => self.spec.immediate,

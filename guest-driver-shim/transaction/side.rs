@@ -167,6 +167,7 @@ impl Side {
             log_receive_stride: self.spec.elements.next_power_of_two().ilog2() as u8,
             doorbell_page,
             signal_all: false,
+            privileged: false,
         })?;
         self.report.own = Endpoint {
             gid,

@@ -84,6 +84,18 @@ pub fn unreliable(step: QpAttributes) -> QpAttributes {
     QpAttributes { mask: (step.mask.get() & !reliability).into(), ..step }
 }
 
+/// INIT to RTR or RTR to RTS of an XRC initiator: without what only a responder has.
+pub fn xrc_initiator(step: QpAttributes) -> QpAttributes {
+    let responder = ATTR_MAX_DEST_RD_ATOMIC | ATTR_MIN_RNR_TIMER;
+    QpAttributes { mask: (step.mask.get() & !responder).into(), ..step }
+}
+
+/// The same of an XRC target: without what only a requester has.
+pub fn xrc_target(step: QpAttributes) -> QpAttributes {
+    let requester = ATTR_RETRY_CNT | ATTR_RNR_RETRY | ATTR_MAX_QP_RD_ATOMIC;
+    QpAttributes { mask: (step.mask.get() & !requester).into(), ..step }
+}
+
 /// RESET to INIT, to RTR and to RTS of a datagram queue pair.
 pub fn datagram_attributes(qp_type: u8, qkey: u32, sq_psn: u32) -> [QpAttributes; 3] {
     // Management's queue pair has the port to itself.

@@ -3,9 +3,10 @@
 use super::error::check_limit;
 use super::page_list::{self, PageList, SMALLEST_SHIFT};
 use super::{Device, Pdn, Result, Sge, VerbsError};
-use crate::backing::DmaBuffer;
+use crate::backing::{Backing, DmaBuffer};
 use rnic_abi::CommandOpcode;
-use rnic_abi::command::RegisterKey;
+use rnic_abi::PageListFields;
+use rnic_abi::command::*;
 use serde::{Deserialize, Serialize};
 use zerocopy::IntoBytes;
 
@@ -52,6 +53,16 @@ impl RegionSpec {
     }
 }
 
+/// What may be changed of a region: what is `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct RegionChange {
+    pub pd: Option<Pdn>,
+    /// `ACCESS_*` bits.
+    pub access: Option<u32>,
+    /// Start, length and pages; the access in it says nothing.
+    pub translation: Option<RegionSpec>,
+}
+
 /// A registered region. Its lkey and rkey are the same number.
 #[derive(Debug)]
 pub struct MemoryRegion {
@@ -61,18 +72,22 @@ pub struct MemoryRegion {
     lists: Vec<DmaBuffer>,
 }
 
+/// The memory of a region as the device is told of it.
+pub(crate) fn describe(backing: &mut dyn Backing, spec: &RegionSpec) -> Result<PageList> {
+    check_limit("page shift", spec.page_shift.into(), 30)?;
+    match (spec.layout, spec.pages.first()) {
+        (_, None) => Err(VerbsError::Missing { what: "page in the region".into() }),
+        (MrLayout::Contiguous, Some(first)) => {
+            Ok(PageList { fields: page_list::contiguous(*first), buffers: Vec::new() })
+        }
+        (MrLayout::List, _) => PageList::one_level(backing, spec.page_shift, &spec.pages),
+        (MrLayout::TwoLevel, _) => PageList::two_levels(backing, spec.page_shift, &spec.pages),
+    }
+}
+
 impl Device {
     pub fn register_memory(&mut self, pd: Pdn, spec: RegionSpec) -> Result<MemoryRegion> {
-        check_limit("page shift", spec.page_shift.into(), 30)?;
-        let backing = self.backing.as_mut();
-        let list = match (spec.layout, spec.pages.first()) {
-            (_, None) => return Err(VerbsError::Missing { what: "page in the region".into() }),
-            (MrLayout::Contiguous, Some(first)) => {
-                PageList { fields: page_list::contiguous(*first), buffers: Vec::new() }
-            }
-            (MrLayout::List, _) => PageList::one_level(backing, spec.page_shift, &spec.pages)?,
-            (MrLayout::TwoLevel, _) => PageList::two_levels(backing, spec.page_shift, &spec.pages)?,
-        };
+        let list = describe(self.backing.as_mut(), &spec)?;
         let index = self.key_indices.take(None)?;
         let key = index << 8 | u32::from(self.next_key_byte);
         self.next_key_byte = self.next_key_byte.wrapping_add(1);
@@ -91,6 +106,41 @@ impl Device {
             return Err(error);
         }
         Ok(MemoryRegion { key, pd, spec, lists: list.buffers })
+    }
+
+    /// Changes a region in place, under traffic; its key has a new low byte afterwards. On a refusal nothing has changed.
+    pub fn reregister_memory(&mut self, region: &mut MemoryRegion, change: RegionChange) -> Result<()> {
+        let RegionChange { pd, access, translation } = change;
+        let mut changes = 0;
+        changes |= if pd.is_some() { REREGISTER_PD } else { 0 };
+        changes |= if access.is_some() { REREGISTER_ACCESS } else { 0 };
+        changes |= if translation.is_some() { REREGISTER_TRANSLATION } else { 0 };
+        let list = translation.as_ref().map(|spec| describe(self.backing.as_mut(), spec)).transpose()?;
+        let key = region.key & !0xff | u32::from(self.next_key_byte);
+        self.next_key_byte = self.next_key_byte.wrapping_add(1);
+        let placed = translation.as_ref().unwrap_or(&region.spec);
+        let body = RegisterKey {
+            key: key.into(),
+            pdn: pd.unwrap_or(region.pd).0.into(),
+            access: access.unwrap_or(region.spec.access).into(),
+            changes: changes.into(),
+            start: placed.start.into(),
+            length_bytes: placed.length_bytes.into(),
+            pages: list.as_ref().map_or(PageListFields::zeroed(), |list| list.fields),
+        };
+        if let Err(error) = self.command(CommandOpcode::REREGISTER_KEY, body.as_bytes()) {
+            list.into_iter().flat_map(|list| list.buffers).for_each(|buffer| self.backing.release(buffer));
+            return Err(error);
+        }
+        region.key = key;
+        region.pd = pd.unwrap_or(region.pd);
+        if let (Some(spec), Some(list)) = (translation, list) {
+            region.spec = RegionSpec { access: region.spec.access, ..spec };
+            let old = std::mem::replace(&mut region.lists, list.buffers);
+            old.into_iter().for_each(|buffer| self.backing.release(buffer));
+        }
+        region.spec.access = access.unwrap_or(region.spec.access);
+        Ok(())
     }
 
     pub fn deregister_memory(&mut self, region: MemoryRegion) -> Result<()> {

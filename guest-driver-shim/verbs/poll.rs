@@ -71,10 +71,13 @@ impl Device {
                 }
             }
         }
-        let queue = self.completion_queue(cqn)?;
+        let missing = || VerbsError::Missing { what: cqn.to_string() };
+        let queue = self.completion_queues.get_mut(&cqn).ok_or_else(missing)?;
         let (consumer, record) = (queue.consumer, queue.record.iova);
         if consumer != before {
+            let spent = queue.take_spent_rings();
             self.backing.store32(record, consumer)?;
+            spent.into_iter().for_each(|ring| self.backing.release(ring));
         }
         outcome.map(|()| taken)
     }

@@ -5,10 +5,10 @@ use super::page_list;
 use super::ring::WorkRing;
 use super::{Cqn, Device, Pdn, Qpn, Result, Srqn, VerbsError};
 use crate::backing::DmaBuffer;
-use rnic_abi::CommandOpcode;
 use rnic_abi::command::*;
 use rnic_abi::limits::MAX_LOG_RQ_STRIDE;
 use rnic_abi::work_request::{WQE_SEGMENT_BYTES, WQE_SLOT_BYTES};
+use rnic_abi::{CommandOpcode, PageListFields};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// A queue pair as it is created.
@@ -28,14 +28,25 @@ pub struct QpSpec {
     pub doorbell_page: u32,
     /// Every send work request is signaled.
     pub signal_all: bool,
+    /// The kernel's own: REG_MR and the local DMA key are allowed.
+    pub privileged: bool,
+}
+
+/// Where a queue pair's receives come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Receives {
+    Own,
+    Of(Srqn),
+    None,
 }
 
 #[derive(Debug)]
 pub(crate) struct QueuePair {
     pub send: WorkRing,
     pub receive: WorkRing,
-    pub send_buffer: DmaBuffer,
-    pub receive_buffer: DmaBuffer,
+    /// `None` where there is no such ring.
+    pub send_buffer: Option<DmaBuffer>,
+    pub receive_buffer: Option<DmaBuffer>,
     pub log_receive_stride: u8,
     pub doorbell_page: u32,
     pub send_cq: Cqn,
@@ -44,7 +55,7 @@ pub(crate) struct QueuePair {
 
 impl QueuePair {
     pub fn into_buffers(self) -> impl Iterator<Item = DmaBuffer> {
-        [self.send_buffer, self.receive_buffer].into_iter()
+        [self.send_buffer, self.receive_buffer].into_iter().flatten()
     }
 }
 
@@ -57,45 +68,71 @@ pub struct QpSnapshot {
 
 impl Device {
     pub fn create_queue_pair(&mut self, spec: QpSpec) -> Result<Qpn> {
-        self.create_queue_pair_with(spec, None)
+        self.create_queue_pair_with(spec, Receives::Own)
     }
 
     /// A queue pair whose receives come from a shared receive queue; the spec's own receives are none.
     pub fn create_queue_pair_on_srq(&mut self, spec: QpSpec, srqn: Srqn) -> Result<Qpn> {
-        self.create_queue_pair_with(QpSpec { log_receive_entries: 0, log_receive_stride: 0, ..spec }, Some(srqn))
+        self.create_queue_pair_with(
+            QpSpec { log_receive_entries: 0, log_receive_stride: 0, ..spec },
+            Receives::Of(srqn),
+        )
     }
 
-    fn create_queue_pair_with(&mut self, spec: QpSpec, srqn: Option<Srqn>) -> Result<Qpn> {
+    /// The sending half of an extended connection; the spec's type and receives are of no account.
+    pub fn create_xrc_initiator(&mut self, spec: QpSpec) -> Result<Qpn> {
+        let spec = QpSpec { qp_type: QP_TYPE_XRC_INI, log_receive_entries: 0, log_receive_stride: 0, ..spec };
+        self.create_queue_pair_with(spec, Receives::None)
+    }
+
+    /// The receiving half: its requests go to the XRC shared receive queues of this domain.
+    pub fn create_xrc_target(&mut self, qpn: Option<u32>, domain: u32) -> Result<Qpn> {
+        let qpn = self.qpns.take(qpn)?;
+        let (qp_type, pdn) = (QP_TYPE_XRC_TGT, domain.into());
+        let body = CreateQp { qpn: qpn.into(), qp_type, pdn, ..CreateQp::zeroed() };
+        if let Err(error) = self.command(CommandOpcode::CREATE_QP, body.as_bytes()) {
+            self.qpns.give(qpn);
+            return Err(error);
+        }
+        Ok(Qpn(qpn))
+    }
+
+    fn create_queue_pair_with(&mut self, spec: QpSpec, receives: Receives) -> Result<Qpn> {
         check_limit("log of send slots", spec.log_send_slots.into(), self.limits.log_sq_slots.min(15).into())?;
         check_limit("log of receives", spec.log_receive_entries.into(), self.limits.log_rq_entries.min(15).into())?;
         check_limit("log of the receive stride", spec.log_receive_stride.into(), MAX_LOG_RQ_STRIDE.into())?;
         let qpn = self.qpns.take(spec.qpn)?;
         let send_buffer = self.allocate_ring(u64::from(WQE_SLOT_BYTES) << spec.log_send_slots)?;
         let receive_bytes = u64::from(WQE_SEGMENT_BYTES) << spec.log_receive_stride << spec.log_receive_entries;
-        let receive_buffer = self.allocate_ring(receive_bytes)?;
+        let receive_buffer = match receives {
+            Receives::Own => Some(self.allocate_ring(receive_bytes)?),
+            Receives::Of(_) | Receives::None => None,
+        };
+        let srqn = if let Receives::Of(srqn) = receives { Some(srqn) } else { None };
+        let receive_cqn = if receives == Receives::None { 0 } else { spec.receive_cq.0 };
         let body = CreateQp {
             qpn: qpn.into(),
             qp_type: spec.qp_type,
-            flags: if spec.signal_all { QP_SIGNAL_ALL } else { 0 } | if srqn.is_some() { QP_SRQ } else { 0 },
+            flags: [(spec.signal_all, QP_SIGNAL_ALL), (srqn.is_some(), QP_SRQ), (spec.privileged, QP_PRIVILEGED)]
+                .into_iter()
+                .filter(|(set, _)| *set)
+                .fold(0, |flags, (_, bit)| flags | bit),
             srqn: srqn.map_or(0, |srqn| srqn.0).into(),
             log_sq_slots: spec.log_send_slots,
             log_rq_entries: spec.log_receive_entries,
             log_rq_stride: spec.log_receive_stride,
             pdn: spec.pd.0.into(),
             send_cqn: spec.send_cq.0.into(),
-            receive_cqn: spec.receive_cq.0.into(),
+            receive_cqn: receive_cqn.into(),
             doorbell_page: spec.doorbell_page.into(),
             sq_pages: page_list::contiguous(send_buffer.iova),
-            rq_pages: match srqn {
-                Some(_) => rnic_abi::PageListFields::zeroed(),
-                None => page_list::contiguous(receive_buffer.iova),
-            },
+            rq_pages: receive_buffer.map_or(PageListFields::zeroed(), |ring| page_list::contiguous(ring.iova)),
             ..CreateQp::zeroed()
         };
         let queue_pair = QueuePair {
             send: WorkRing::new(spec.log_send_slots),
             receive: WorkRing::new(spec.log_receive_entries),
-            send_buffer,
+            send_buffer: Some(send_buffer),
             receive_buffer,
             log_receive_stride: spec.log_receive_stride,
             doorbell_page: spec.doorbell_page,
@@ -111,12 +148,12 @@ impl Device {
         Ok(Qpn(qpn))
     }
 
-    /// Executes MODIFY_QP with the attributes that `mask` names; the device checks them.
     /// A ring of a power of two bytes. Small ones share pages, and none lies across a boundary that a fetch would be cut at.
     fn allocate_ring(&mut self, bytes: u64) -> Result<DmaBuffer> {
         Ok(self.backing.allocate(bytes, bytes.clamp(u64::from(WQE_SLOT_BYTES), 4096))?)
     }
 
+    /// Executes MODIFY_QP with the attributes that `mask` names; the device checks them.
     pub fn modify_queue_pair(&mut self, qpn: Qpn, attributes: QpAttributes) -> Result<()> {
         let body = QpAttributes { qpn: qpn.0.into(), ..attributes };
         self.command(CommandOpcode::MODIFY_QP, body.as_bytes())?;

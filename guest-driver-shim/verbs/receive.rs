@@ -41,6 +41,8 @@ impl Device {
 
     fn write_receive_wqe(&mut self, qpn: Qpn, request: &ReceiveRequest<'_>) -> Result<()> {
         let qp = self.queue_pairs.get_mut(&qpn).ok_or_else(|| VerbsError::Missing { what: qpn.to_string() })?;
+        let without = || VerbsError::Missing { what: format!("receive ring of {qpn}") };
+        let ring = qp.receive_buffer.ok_or_else(without)?;
         let stride = SEGMENT_BYTES << qp.log_receive_stride;
         check_limit("number of elements", request.elements.len() as u64, 1 << qp.log_receive_stride)?;
         // What is not an element stays a segment of length 0, which ends the list.
@@ -54,7 +56,7 @@ impl Device {
             free: 0,
             needed: 1,
         })?;
-        let at = qp.receive_buffer.iova + (qp.receive.position(index) * stride) as u64;
+        let at = ring.iova + (qp.receive.position(index) * stride) as u64;
         Ok(self.backing.copy_in(at, &bytes[..stride])?)
     }
 }

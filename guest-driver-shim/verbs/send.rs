@@ -43,6 +43,8 @@ impl Device {
     fn write_wqe(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<Wqe> {
         let mut wqe = wqe::encode(request, qpn, self.limits.max_inline_bytes.get())?;
         let qp = self.queue_pairs.get_mut(&qpn).ok_or_else(|| VerbsError::Missing { what: qpn.to_string() })?;
+        let without = || VerbsError::Missing { what: format!("send ring of {qpn}") };
+        let ring = qp.send_buffer.ok_or_else(without)?.iova;
         let needed = wqe.slots();
         let first = qp.send.reserve(needed, request.wr_id).ok_or(VerbsError::RingFull {
             ring: "send",
@@ -55,7 +57,7 @@ impl Device {
             // A WQE may wrap: every slot is taken modulo the ring's size.
             let position = qp.send.position(first.wrapping_add(slot)) as u64;
             if let Some(bytes) = wqe.slot(slot.into()) {
-                self.backing.copy_in(qp.send_buffer.iova + position * u64::from(WQE_SLOT_BYTES), bytes)?;
+                self.backing.copy_in(ring + position * u64::from(WQE_SLOT_BYTES), bytes)?;
             }
         }
         Ok(wqe)

@@ -3,7 +3,7 @@
 
 use super::error::check_limit;
 use super::receive::ReceiveRequest;
-use super::{Device, Pdn, Result, Srqn, VerbsError, page_list};
+use super::{Cqn, Device, Pdn, Result, Srqn, VerbsError, page_list};
 use crate::backing::DmaBuffer;
 use rnic_abi::CommandOpcode;
 use rnic_abi::command::*;
@@ -57,6 +57,15 @@ impl SharedReceiveQueue {
 
 impl Device {
     pub fn create_shared_receive_queue(&mut self, spec: SrqSpec) -> Result<Srqn> {
+        self.create_srq(spec, None)
+    }
+
+    /// One for the requests that XRC targets of this domain get; its receives complete there.
+    pub fn create_xrc_shared_receive_queue(&mut self, spec: SrqSpec, domain: u32, cqn: Cqn) -> Result<Srqn> {
+        self.create_srq(spec, Some((domain, cqn)))
+    }
+
+    fn create_srq(&mut self, spec: SrqSpec, xrc: Option<(u32, Cqn)>) -> Result<Srqn> {
         check_limit("log of shared receives", spec.log_slots.into(), self.limits.log_srq_slots.min(15).into())?;
         check_limit("log of the receive stride", spec.log_stride.into(), MAX_LOG_RQ_STRIDE.into())?;
         self.set_srq_table()?;
@@ -71,6 +80,9 @@ impl Device {
             pdn: spec.pd.0.into(),
             doorbell_page: spec.doorbell_page.into(),
             limit: spec.limit.into(),
+            flags: if xrc.is_some() { SRQ_XRC } else { 0 },
+            cqn: xrc.map_or(0, |(_, cqn)| cqn.0).into(),
+            xrc_domain: xrc.map_or(0, |(domain, _)| domain).into(),
             wqe_pages: page_list::contiguous(slots.iova),
             index_pages: page_list::contiguous(indices.iova),
             ..CreateSrq::zeroed()

@@ -4,8 +4,8 @@
 
 use super::datagram::Datagram;
 use super::error::check_limit;
-use super::{Qpn, Result, VerbsError};
-use rnic_abi::limits::{MAX_DATAGRAM_INLINE_BYTES, MAX_DATAGRAM_SGE, MAX_INLINE_BYTES, MAX_SEND_SGE};
+use super::{Bind, Qpn, Registration, Result, Srqn, VerbsError};
+use rnic_abi::limits::*;
 use rnic_abi::work_request::*;
 use zerocopy::IntoBytes;
 
@@ -68,6 +68,10 @@ pub enum Payload<'a> {
     Atomic(Operands, &'a [Sge]),
     /// Of a FLUSH: bytes from the remote address on, and `FLUSH_*` bits.
     Flush { length_bytes: u32, placement: u32 },
+    /// Of BIND_MW.
+    Bind(Bind),
+    /// Of REG_MR.
+    Register(&'a Registration),
 }
 
 /// A send work request.
@@ -80,7 +84,10 @@ pub struct SendRequest<'a> {
     pub remote: Option<Remote>,
     /// On a datagram queue pair, and only there.
     pub datagram: Option<Datagram>,
-    /// For the opcodes with immediate data; for SEND_INV the peer's key and for LOCAL_INV the own key to invalidate.
+    /// On an XRC initiator, and only there: the peer's shared receive queue. Not of work that sends nothing.
+    pub srqn: Option<Srqn>,
+    /// For the opcodes with immediate data; for SEND_INV the peer's key and for LOCAL_INV the own key to invalidate; for
+    /// BIND_MW and REG_MR the key from now on.
     pub immediate: u32,
     pub signaled: bool,
     pub solicited: bool,
@@ -124,6 +131,26 @@ impl Wqe {
 const NAME_REMOTE: [WorkOpcode; 5] =
     [WorkOpcode::WRITE, WorkOpcode::WRITE_IMM, WorkOpcode::READ, WorkOpcode::FLUSH, WorkOpcode::ATOMIC_WRITE];
 
+/// Opcodes with a segment of their own where others have elements or inline bytes.
+const WITH_BODY: [WorkOpcode; 3] = [WorkOpcode::FLUSH, WorkOpcode::BIND_MW, WorkOpcode::REG_MR];
+
+/// What a WQE has room for.
+struct Room {
+    elements: u64,
+    inline_bytes: u16,
+}
+
+impl Room {
+    fn of(request: &SendRequest<'_>, names_remote: bool) -> Self {
+        let (elements, inline_bytes) = match (&request.datagram, request.srqn) {
+            (Some(_), _) => (MAX_DATAGRAM_SGE, MAX_DATAGRAM_INLINE_BYTES),
+            (None, Some(_)) => (MAX_XRC_SGE + u8::from(!names_remote), MAX_XRC_INLINE_BYTES),
+            (None, None) => (MAX_SEND_SGE + u8::from(!names_remote), MAX_INLINE_BYTES),
+        };
+        Self { elements: elements.into(), inline_bytes }
+    }
+}
+
 /// Encodes a request. What the device would refuse by its numbers alone is still refused by the device; only what
 /// cannot be encoded fails here.
 pub(crate) fn encode(request: &SendRequest<'_>, qpn: Qpn, max_inline_bytes: u16) -> Result<Wqe> {
@@ -132,6 +159,9 @@ pub(crate) fn encode(request: &SendRequest<'_>, qpn: Qpn, max_inline_bytes: u16)
     let names_remote = is_atomic || NAME_REMOTE.contains(&request.opcode);
     if let Some(datagram) = &request.datagram {
         wqe.push(datagram.segment().as_bytes())?;
+    }
+    if let Some(srqn) = request.srqn {
+        wqe.push(XrcSegment { srqn: srqn.0.into(), ..XrcSegment::zeroed() }.as_bytes())?;
     }
     match request.remote {
         Some(Remote { address, rkey }) if names_remote => {
@@ -145,16 +175,14 @@ pub(crate) fn encode(request: &SendRequest<'_>, qpn: Qpn, max_inline_bytes: u16)
         }
     }
     let mut inline_bytes = 0;
+    // What stands before the elements takes room from them.
+    let most = Room::of(request, names_remote);
     match request.payload {
         Payload::Elements(elements) => {
-            if is_atomic || request.opcode == WorkOpcode::FLUSH {
+            if is_atomic || WITH_BODY.contains(&request.opcode) {
                 return Err(VerbsError::WorkRequest { what: format!("{:?} without operands", request.opcode) });
             }
-            let most = match request.datagram {
-                Some(_) => u64::from(MAX_DATAGRAM_SGE),
-                None => u64::from(MAX_SEND_SGE) + u64::from(!names_remote),
-            };
-            wqe.push_elements(elements, most)?;
+            wqe.push_elements(elements, most.elements)?;
         }
         Payload::Atomic(operands, elements) => {
             let fits = match operands {
@@ -165,7 +193,7 @@ pub(crate) fn encode(request: &SendRequest<'_>, qpn: Qpn, max_inline_bytes: u16)
                 return Err(VerbsError::WorkRequest { what: format!("{:?} with {operands:?}", request.opcode) });
             }
             wqe.push(operands.segment().as_bytes())?;
-            wqe.push_elements(elements, u64::from(MAX_SEND_SGE) - 1)?;
+            wqe.push_elements(elements, most.elements - 1)?;
         }
         Payload::Flush { length_bytes, placement } => {
             if request.opcode != WorkOpcode::FLUSH {
@@ -175,12 +203,19 @@ pub(crate) fn encode(request: &SendRequest<'_>, qpn: Qpn, max_inline_bytes: u16)
             let segment = FlushSegment { length_bytes: length_bytes.into(), placement: placement.into(), reserved };
             wqe.push(segment.as_bytes())?;
         }
-        Payload::Inline(_) if is_atomic || matches!(request.opcode, WorkOpcode::READ | WorkOpcode::FLUSH) => {
+        Payload::Bind(bind) if request.opcode == WorkOpcode::BIND_MW => wqe.push(bind.segment().as_bytes())?,
+        Payload::Register(region) if request.opcode == WorkOpcode::REG_MR => wqe.push(region.segment().as_bytes())?,
+        Payload::Bind(_) | Payload::Register(_) => {
+            let what = format!("{:?} with the body of another operation", request.opcode);
+            return Err(VerbsError::WorkRequest { what });
+        }
+        Payload::Inline(_)
+            if is_atomic || request.opcode == WorkOpcode::READ || WITH_BODY.contains(&request.opcode) =>
+        {
             return Err(VerbsError::WorkRequest { what: format!("{:?} with inline data", request.opcode) });
         }
         Payload::Inline(bytes) => {
-            let most = if request.datagram.is_some() { MAX_DATAGRAM_INLINE_BYTES } else { MAX_INLINE_BYTES };
-            check_limit("inline data", bytes.len() as u64, max_inline_bytes.min(most).into())?;
+            check_limit("inline data", bytes.len() as u64, max_inline_bytes.min(most.inline_bytes).into())?;
             inline_bytes = bytes.len() as u16;
             wqe.push(bytes)?;
         }

@@ -28,8 +28,8 @@ pub struct Station {
     pub device: Device,
     pub cqn: Cqn,
     pub region: MemoryRegion,
-    pd: Pdn,
-    buffer: DmaBuffer,
+    pub pd: Pdn,
+    pub buffer: DmaBuffer,
     gid: [u8; 16],
     mac: [u8; 6],
 }
@@ -58,7 +58,13 @@ impl Station {
 
     /// A queue pair in INIT, and how a peer reaches it.
     pub fn create_queue_pair(&mut self) -> Endpoint {
-        let spec = QpSpec {
+        let qpn = self.device.create_queue_pair(self.spec()).expect("a queue pair");
+        self.initialize(qpn)
+    }
+
+    /// What its queue pairs are made like.
+    pub fn spec(&self) -> QpSpec {
+        QpSpec {
             qpn: None,
             pd: self.pd,
             send_cq: self.cqn,
@@ -68,9 +74,13 @@ impl Station {
             log_receive_stride: 0,
             doorbell_page: 1,
             signal_all: false,
+            privileged: false,
             qp_type: rnic_abi::command::QP_TYPE_RC,
-        };
-        let qpn = self.device.create_queue_pair(spec).expect("a queue pair");
+        }
+    }
+
+    /// RESET to INIT, and how a peer reaches the queue pair.
+    pub fn initialize(&mut self, qpn: Qpn) -> Endpoint {
         let init = init_attributes(ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE);
         self.device.modify_queue_pair(qpn, init).expect("INIT");
         Endpoint {
@@ -85,6 +95,17 @@ impl Station {
     }
 
     pub fn connect(&mut self, own: &Endpoint, peer: &Endpoint, retries: Retries) {
+        self.connect_as(own, peer, retries, |step| step);
+    }
+
+    /// The same for a queue pair that takes other attributes than a reliable connection.
+    pub fn connect_as(
+        &mut self,
+        own: &Endpoint,
+        peer: &Endpoint,
+        retries: Retries,
+        form: fn(QpAttributes) -> QpAttributes,
+    ) {
         let qpn = Qpn(own.qpn);
         let av = AddressVector { dest_gid: peer.gid, dest_mac: peer.mac, hop_limit: 64, ..AddressVector::zeroed() };
         let rtr = RtrAttributes {
@@ -95,10 +116,10 @@ impl Station {
             min_rnr_timer: 12,
             av,
         };
-        self.device.modify_queue_pair(qpn, rtr_attributes(rtr)).expect("RTR");
+        self.device.modify_queue_pair(qpn, form(rtr_attributes(rtr))).expect("RTR");
         let Retries { timeout, retry_cnt } = retries;
         let rts = RtsAttributes { sq_psn: own.psn, timeout, retry_cnt, rnr_retry: 7, max_rd_atomic: 1 };
-        self.device.modify_queue_pair(qpn, rts_attributes(rts)).expect("RTS");
+        self.device.modify_queue_pair(qpn, form(rts_attributes(rts))).expect("RTS");
     }
 
     /// Posts a signaled RDMA WRITE of the region's first bytes to the peer's, with an immediate if there is one.
@@ -113,6 +134,7 @@ impl Station {
             signaled: true,
             solicited: false,
             datagram: None,
+            srqn: None,
             fence: false,
         };
         self.device.post_send(Qpn(own.qpn), &[request], DoorbellForm::Line)

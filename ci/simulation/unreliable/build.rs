@@ -76,6 +76,7 @@ impl Simulation {
             log_receive_stride: 2,
             doorbell_page: 1,
             signal_all: false,
+            privileged: false,
             qp_type: if service == Service::Uc { QP_TYPE_UC } else { QP_TYPE_UD },
         })?;
         let arena = opened.open_region(bytes, layout)?;

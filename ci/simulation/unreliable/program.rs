@@ -246,6 +246,7 @@ impl Simulation {
                 signaled: message.signaled,
                 solicited: message.solicited,
                 datagram: (service == Service::Ud).then_some(datagram),
+                srqn: None,
                 fence: false,
             });
         }

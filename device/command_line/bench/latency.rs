@@ -53,6 +53,7 @@ fn one(pair: &mut Pair, by_event: bool) -> Result<u64, Failure> {
         signaled: true,
         solicited: false,
         datagram: None,
+        srqn: None,
         fence: false,
     };
     let mut taken = [WorkCompletion::default()];

@@ -117,6 +117,7 @@ fn post(pair: &mut Pair, message: u32) -> Result<(), Failure> {
         solicited: false,
         fence: false,
         datagram: None,
+        srqn: None,
     };
     let qpn = requester.queue_pairs[at % requester.queue_pairs.len()];
     Ok(requester.device.post_send(qpn, &[request], DoorbellForm::Word)?)

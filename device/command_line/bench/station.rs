@@ -76,6 +76,7 @@ impl Station {
             log_receive_stride: 0,
             doorbell_page: 1,
             signal_all: false,
+            privileged: false,
             qp_type: rnic_abi::command::QP_TYPE_RC,
         })?;
         device.modify_queue_pair(qpn, init_attributes(ACCESS))?;
@@ -101,6 +102,7 @@ impl Station {
                 log_receive_stride: 0,
                 doorbell_page: 1,
                 signal_all: false,
+                privileged: false,
             })?;
             self.device.modify_queue_pair(qpn, init_attributes(ACCESS))?;
             self.queue_pairs.push(qpn);

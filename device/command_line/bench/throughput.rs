@@ -166,6 +166,7 @@ impl Flow {
             signaled: at as u32 + 1 == batch,
             solicited: false,
             datagram: None,
+            srqn: None,
             fence: false,
         };
         let requests: arrayvec::ArrayVec<_, { 1 << LOG_SLOTS >> 1 }> = (0..batch as usize).map(request).collect();

@@ -79,6 +79,7 @@ impl Registers {
                     | FEATURE_COUNTERS
                     | FEATURE_ATOMIC_WRITE
                     | FEATURE_FLUSH
+                    | FEATURE_XRC
             }
             REG_STATUS => {
                 bit(view.enabled, STATUS_ENABLED) | bit(view.fatal, STATUS_FATAL) | bit(view.link_up, STATUS_LINK_UP)

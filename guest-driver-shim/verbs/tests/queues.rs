@@ -40,6 +40,7 @@ impl Rig {
                 log_receive_stride: 0,
                 doorbell_page: 3,
                 signal_all: false,
+                privileged: false,
                 qp_type: rnic_abi::command::QP_TYPE_RC,
             })
             .unwrap();
@@ -59,6 +60,7 @@ impl Rig {
             signaled: false,
             solicited: false,
             datagram: None,
+            srqn: None,
             fence: false,
         };
         self.device.post_send(self.qpn, &[request], DoorbellForm::Word).unwrap();
@@ -71,7 +73,7 @@ impl Rig {
     /// What the device does: the entry, its phase last.
     pub fn complete(&mut self, cqe: Cqe) {
         let phase = !(self.produced >> LOG_ENTRIES) & 1;
-        let ring = self.device.completion_queues[&self.cqn].ring.iova;
+        let ring = self.device.completion_queues[&self.cqn].entry_iova(0);
         let at = ring + u64::from(self.produced % (1 << LOG_ENTRIES)) * 64;
         let cqe = Cqe { qpn: self.qpn.0.into(), phase: phase.into(), ..cqe };
         self.state.borrow().memory().copy_in(at, cqe.as_bytes()).unwrap();

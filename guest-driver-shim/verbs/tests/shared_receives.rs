@@ -68,6 +68,7 @@ fn a_queue_pair_on_a_shared_queue_names_it_and_has_no_ring_of_its_own() {
         log_receive_stride: 2,
         doorbell_page: 3,
         signal_all: true,
+        privileged: false,
     };
     rig.device.create_queue_pair_on_srq(qp, srqn).unwrap();
     let (opcode, body) = rig.state.borrow().commands.last().cloned().unwrap();

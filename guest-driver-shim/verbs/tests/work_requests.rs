@@ -13,6 +13,7 @@ fn request<'a>(opcode: WorkOpcode, payload: Payload<'a>, remote: Option<Remote>)
         payload,
         remote,
         datagram: None,
+        srqn: None,
         immediate: 0,
         signaled: false,
         solicited: false,
@@ -145,6 +146,7 @@ fn queue_pair(device: &mut Device, log_send_slots: u8, log_receive_stride: u8) -
             log_receive_stride,
             doorbell_page: 2,
             signal_all: false,
+            privileged: false,
             qp_type: rnic_abi::command::QP_TYPE_RC,
         })
         .unwrap()
@@ -163,7 +165,7 @@ fn the_ring_is_written_before_the_doorbell_and_wqes_wrap() {
     assert!(matches!(error, VerbsError::RingFull { slots: 4, free: 1, needed: 2, .. }), "{error}");
     assert_eq!(device.queue_pairs.get_mut(&qpn).unwrap().send.complete(0).unwrap().wr_id, 1);
     device.post_send(qpn, &[short], DoorbellForm::Word).unwrap();
-    let ring = device.queue_pairs[&qpn].send_buffer.iova;
+    let ring = device.queue_pairs[&qpn].send_buffer.unwrap().iova;
     let state = state.borrow();
     let mut slot = [0; 64];
     state.memory().copy_out(ring + 3 * 64, &mut slot).unwrap();
@@ -196,7 +198,7 @@ fn lines_are_eight_ascending_stores_to_alternating_places() {
                 assert_eq!(line[8..], [0; 56]);
             } else {
                 let mut slot = [0; 64];
-                let at = device.queue_pairs[&qpn].send_buffer.iova + (u64::from(producer) - 1) * 64;
+                let at = device.queue_pairs[&qpn].send_buffer.unwrap().iova + (u64::from(producer) - 1) * 64;
                 state.memory().copy_out(at, &mut slot).unwrap();
                 assert_eq!(line, slot);
             }
@@ -220,7 +222,7 @@ fn a_batch_of_receives_is_announced_once_and_short_lists_end_with_a_zero() {
     let expected: Vec<_> = [4, 5].map(|n| (place.0, place.1, vec![0, 0x11, 0, 0, n, 0, 0, 0])).into();
     assert_eq!(state.stores, expected);
     let mut wqe = [0xff; 32];
-    state.memory().copy_out(device.queue_pairs[&qpn].receive_buffer.iova, &mut wqe).unwrap();
+    state.memory().copy_out(device.queue_pairs[&qpn].receive_buffer.unwrap().iova, &mut wqe).unwrap();
     assert_eq!(wqe[..8], 0x0102_0304_0506_0708u64.to_le_bytes());
     assert_eq!(wqe[8..16], [0x00, 0x10, 0, 0, 0x5a, 0x01, 0, 0]);
     assert_eq!(wqe[16..], [0; 16]);
