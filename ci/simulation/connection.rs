@@ -16,6 +16,8 @@ pub struct End {
     pub qpn: Qpn,
     pub send_cq: Cqn,
     pub receive_cq: Cqn,
+    /// The shared receive queue that its receives come from.
+    pub shared: Option<usize>,
 }
 
 /// What both sides are connected with; chosen anew at each connection.
@@ -163,6 +165,17 @@ impl Flow {
         self.answered.push_back(Rc::clone(message));
     }
 
+    /// The oldest receive completes, and is this one.
+    pub fn take_receive(&mut self, wr_id: u64) -> Result<Posted, String> {
+        let oldest = self.receives.front().copied();
+        let Some(posted) = oldest.filter(|posted| posted.number == wr_id) else {
+            return Err(format!("the oldest receive is {oldest:?}"));
+        };
+        self.receives.pop_front();
+        self.receive_places.free();
+        Ok(posted)
+    }
+
     /// Nor has the receiver.
     pub fn forget_receives(&mut self) {
         self.receives.clear();
@@ -230,6 +243,8 @@ pub struct Connection {
     pub late: Option<(usize, u64)>,
     /// Sides whose driver has heard that the peer is there.
     pub established: [bool; 2],
+    /// Sides that have told that they take no more of a shared receive queue.
+    pub last_receive: [bool; 2],
     pub profile: Profile,
 }
 
@@ -242,6 +257,11 @@ impl Connection {
     pub fn has_given_up(&self, side: usize) -> bool {
         let flow = &self.flows[side];
         flow.failed || flow.flushed || self.flows[1 - side].receive_failed || self.gone == Some(side) || !self.runs()
+    }
+
+    /// In the error state it has nothing of a shared receive queue any more.
+    pub fn has_let_go(&self, side: usize) -> bool {
+        self.ends[side].shared.is_none() || self.last_receive[side] || self.gone == Some(side)
     }
 
     /// Anything may have become of its messages.

@@ -69,6 +69,7 @@ impl Simulation {
         let connection = &mut self.connections[number];
         (connection.profile, connection.phase, connection.doom) = (profile, Phase::Running, None);
         (connection.gone, connection.late, connection.established) = (None, late, [false; 2]);
+        connection.last_receive = [false; 2];
         for (flow, psn) in connection.flows.iter_mut().zip(psns) {
             flow.restart(psn, window, &profile);
         }
@@ -157,13 +158,16 @@ impl Simulation {
                 self.disturb(number)
             }
             Phase::Ending => {
-                if !connection.flows.iter().all(Flow::is_idle) {
+                if !connection.flows.iter().all(Flow::is_idle)
+                    || ![0, 1].iter().all(|side| connection.has_let_go(*side))
+                {
                     return Ok(false);
                 }
                 self.settle_doubtful(number)?;
                 for end in self.connections[number].ends {
                     self.modify(end, QP_STATE_RESET)?;
-                    self.hosts[end.host].counted.receives_most += 1;
+                    // Its own, or one of a shared queue with its place in the index ring.
+                    self.hosts[end.host].counted.receives_most += 2;
                 }
                 self.connections[number].phase = Phase::Resting { until_ns: self.now_ns + REST_NS };
                 Ok(true)
@@ -319,6 +323,7 @@ impl Simulation {
             }
         }
         self.check_stations()?;
+        self.check_shared()?;
         (0..self.hosts.len()).try_for_each(|host| self.check_crossings(host))?;
         self.note_surroundings();
         Ok(())

@@ -22,5 +22,6 @@ mod polling;
 mod program;
 pub mod random;
 pub mod run;
+pub mod shared;
 pub mod suite;
 pub mod unreliable;

@@ -14,6 +14,8 @@ pub struct Plan {
     /// Connections and queue pairs that acknowledge nothing.
     pub unreliable_connections: usize,
     pub datagram_stations: usize,
+    /// Of each host.
+    pub shared_queues: usize,
     /// The longest message, and roughly what a direction's memory has room for.
     pub reach_bytes: u32,
     pub wire: Wire,
@@ -107,7 +109,7 @@ impl Plan {
             _ => 64 << 10,
         };
         let window_packets = random.pick(&[16, 64, 64, 256]);
-        Self {
+        let mut plan = Self {
             seed,
             operations,
             hosts,
@@ -133,7 +135,13 @@ impl Plan {
             armed_one_in: random.pick(&[1, 3, 1_000_000]),
             unreliable_connections: random.pick(&[0, 0, 1, 2, 4]),
             datagram_stations: random.pick(&[0, 0, 2, 4]),
+            shared_queues: random.pick(&[0, 0, 1, 2]),
+        };
+        if plan.memory.faults > 0 {
+            // An index ring that is not read ends its queue for good.
+            plan.shared_queues = 0;
         }
+        plan
     }
 
     /// The same run, over a wire and memory that do nothing to it: for tests of the checkers themselves.

@@ -275,13 +275,13 @@ impl Simulation {
     }
 
     fn judge_receive(&mut self, number: usize, side: usize, completion: &WorkCompletion) -> Checked {
+        let shared = self.connections[number].ends[1 - side].shared;
+        let posted = match shared {
+            Some(queue) => self.take_shared(queue, completion.wr_id)?,
+            None => self.connections[number].flows[side].take_receive(completion.wr_id)?,
+        };
         let connection = &mut self.connections[number];
         let flow = &mut connection.flows[side];
-        let Some(posted) = flow.receives.front().copied().filter(|posted| posted.number == completion.wr_id) else {
-            return Err(format!("the oldest receive is {:?}", flow.receives.front()));
-        };
-        flow.receives.pop_front();
-        flow.receive_places.free();
         let message = flow.arriving.front().cloned();
         let status = completion.status();
         if status == CompletionStatus::SUCCESS {
@@ -322,7 +322,10 @@ impl Simulation {
     ) -> Checked {
         let connection = &self.connections[number];
         let (sender, receiver) = (connection.ends[side], connection.ends[1 - side]);
-        let arena = connection.flows[side].arena.buffer.iova;
+        let arena = match receiver.shared {
+            Some(queue) => self.shared[queue].arena.buffer.iova,
+            None => connection.flows[side].arena.buffer.iova,
+        };
         let operation = message.operation;
         let write = operation.family == Family::Write;
         let opcode = if write { CompletionOpcode::RECV_RDMA_WITH_IMM } else { CompletionOpcode::RECV };
@@ -337,7 +340,9 @@ impl Simulation {
             return Err(format!("message {} must not arrive: {}", message.number, fault.name));
         }
         let counted = &mut self.hosts[receiver.host].counted;
-        (counted.receives_least, counted.receives_most) = (counted.receives_least + 1, counted.receives_most + 1);
+        counted.receives_least += 1;
+        // Of a shared queue its place in the index ring, too.
+        counted.receives_most += 1 + u64::from(receiver.shared.is_some());
         if write && message.alone.get() {
             self.check_written(number, side, message)?;
         } else if !write {
@@ -370,6 +375,9 @@ impl Simulation {
             queue.due = false;
             self.coverage.items(&[93, 96, 97]);
             return Ok(());
+        }
+        if let Some(judged) = self.judge_shared_event(host, event) {
+            return judged;
         }
         if let Some(station) = self.unreliable.places.get(&(host, event.object)).copied() {
             return self.judge_station_event(station, event).map_err(|what| format!("host {host}: {what}"));

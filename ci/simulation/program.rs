@@ -95,6 +95,7 @@ impl Simulation {
         if connection.doom.is_some() || !connection.runs() || self.healed_ns.is_some() {
             return None;
         }
+        let shared = connection.ends[1 - side].shared.is_some();
         let flow = &mut connection.flows[side];
         if let Some(fault) = flow.wanted {
             // No receive may be left that was meant for another message.
@@ -113,6 +114,10 @@ impl Simulation {
         let fault = FAULTS.iter().find(|fault| fault.kind == wanted).unwrap_or(drawn);
         let impatient = connection.profile.rnr_retry < 7;
         if fault.kind == FaultKind::NeverReady && !impatient {
+            return None;
+        }
+        if shared && (fault.kind.needs_receive() || fault.kind == FaultKind::PeerGone) {
+            // What a shared queue holds is not for this message alone, and is not lost with one of its users.
             return None;
         }
         if fault.kind.needs_receive() && !flow.unmatched_receives.is_empty() {
@@ -134,6 +139,10 @@ impl Simulation {
         let random = &mut self.random;
         let connection = &mut self.connections[number];
         let sender = connection.ends[side].host;
+        let shared = connection.ends[1 - side].shared.map(|queue| self.shared[queue].entry_bytes);
+        if let Some(entry_bytes) = shared.filter(|_| operation.family == Family::Send) {
+            length = length.min(entry_bytes);
+        }
         let flow = &mut connection.flows[side];
         if operation.consumes_receive()
             && let Some(size) = flow.unmatched_receives.pop_front()
@@ -246,7 +255,7 @@ impl Simulation {
         flow.unsignaled = if message.signaled { 0 } else { flow.unsignaled + 1 };
         if message.operation.consumes_receive() {
             flow.arriving.push_back(Rc::clone(message));
-            if flow.arriving.len() > flow.receives.len() {
+            if connection.ends[1 - side].shared.is_none() && flow.arriving.len() > flow.receives.len() {
                 flow.unmatched_messages.push_back(Rc::clone(message));
             }
         }
@@ -354,7 +363,7 @@ impl Simulation {
         let limit = self.limit();
         let connection = &mut self.connections[number];
         let (runs, doomed) = (connection.runs(), connection.doom.is_some());
-        if connection.gone == Some(1 - side) {
+        if connection.gone == Some(1 - side) || connection.ends[1 - side].shared.is_some() {
             return Ok(false);
         }
         if !(runs || connection.phase == Phase::Ending && self.random.one_in(50)) {

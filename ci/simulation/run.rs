@@ -6,6 +6,7 @@ use crate::host::{Host, Queue};
 use crate::log::{Entry, Log};
 use crate::plan::{Memory, Plan, Wire};
 use crate::random::Random;
+use crate::shared::SharedQueue;
 use crate::unreliable::Unreliable;
 use rnic_shim::verbs::*;
 use rnic_switch::{Switch, SwitchConfig};
@@ -46,6 +47,7 @@ pub struct Simulation {
     /// Host and queue pair number: connection and side.
     pub places: BTreeMap<(usize, u32), (usize, usize)>,
     pub unreliable: Unreliable,
+    pub shared: Vec<SharedQueue>,
     pub coverage: Coverage,
     pub log: Log,
     pub posted: u64,
@@ -96,8 +98,9 @@ impl Simulation {
         let switch = Switch::new(SwitchConfig { ring_frames: plan.ring_frames, ..SwitchConfig::default() });
         let ends = 2 * plan.connections + 2 * plan.unreliable_connections + plan.datagram_stations;
         let ends_a_host = ends.div_ceil(plan.hosts) as u64 + 2;
+        let shared_bytes = (plan.shared_queues as u64) * (16 << 10 << plan.log_cqes_per_qp);
         let flow_bytes = 4 * u64::from(plan.reach_bytes) + (128 << 10) + (32 << 10 << plan.log_cqes_per_qp >> 4);
-        let memory_bytes = ((8 << 20) + ends_a_host * flow_bytes).next_multiple_of(2 << 20);
+        let memory_bytes = ((8 << 20) + shared_bytes + ends_a_host * flow_bytes).next_multiple_of(2 << 20);
         let mut hosts = Vec::new();
         for number in 0..plan.hosts {
             let host = Host::open(number, &plan, &switch, memory_bytes, &mut random);
@@ -110,6 +113,7 @@ impl Simulation {
             connections: Vec::new(),
             places: BTreeMap::new(),
             unreliable: Unreliable::default(),
+            shared: Vec::new(),
             quiet_turns: 0,
             coverage: Coverage::default(),
             log,
@@ -150,6 +154,7 @@ impl Simulation {
                 host.queues.push(Queue { cqn, armed: None, due: false });
             }
         }
+        self.build_shared()?;
         for (number, (pair, choice)) in pairs.into_iter().zip(choices).enumerate() {
             let first = self.build_end(pair[0], choice[0])?;
             let second = self.build_end(pair[1], choice[1])?;
@@ -166,6 +171,7 @@ impl Simulation {
                 gone: None,
                 late: None,
                 established: [false; 2],
+                last_receive: [false; 2],
                 profile,
             });
             self.connect(number)?;
@@ -184,10 +190,11 @@ impl Simulation {
     }
 
     fn build_end(&mut self, number: usize, choice: [usize; 2]) -> Result<End> {
-        let host = &mut self.hosts[number];
+        let shared = self.choose_shared(number, false);
+        let host = &self.hosts[number];
         let (send_cq, receive_cq) = (host.queues[choice[0]].cqn, host.queues[choice[1]].cqn);
         let limit = self.plan.log_cqes_per_qp;
-        let qpn = host.device.create_queue_pair(QpSpec {
+        let spec = QpSpec {
             qpn: None,
             pd: host.pd,
             send_cq,
@@ -199,8 +206,9 @@ impl Simulation {
             signal_all: false,
             privileged: false,
             qp_type: rnic_abi::command::QP_TYPE_RC,
-        })?;
-        Ok(End { host: number, qpn, send_cq, receive_cq })
+        };
+        let qpn = self.create_pair(number, spec, shared)?;
+        Ok(End { host: number, qpn, send_cq, receive_cq, shared })
     }
 
     fn build_flow(&mut self, sender: usize, receiver: usize) -> Result<Flow> {
@@ -273,6 +281,7 @@ impl Simulation {
             moved |= self.turn_of(host)?;
         }
         moved |= self.post_some()?;
+        moved |= self.post_shared()?;
         moved |= self.post_unreliable()?;
         moved |= self.poll_some(!moved)?;
         moved |= self.keep_connections()?;

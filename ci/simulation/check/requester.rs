@@ -136,13 +136,16 @@ impl RequesterCheck {
             point.rnr_tries += 1;
             return Ok(Jump::ReceiverNotReady);
         }
+        if recalled && point.naks > 0 {
+            // The earlier one is why, or this one: it may not have been looked at yet, and nothing be counted for it.
+            return Ok(Jump::Nak);
+        }
         point.tries += 1;
         if point.tries > retry_cnt {
             return Err(format!("PSN {psn:#x} is sent again {} times, retry_cnt is {retry_cnt}", point.tries));
         }
         if point.naks > 0 {
-            // The earlier one may be why, and this one not have been looked at yet.
-            point.naks -= u32::from(!recalled);
+            point.naks -= 1;
             return Ok(Jump::Nak);
         }
         if !overdue {

@@ -64,9 +64,10 @@ impl Simulation {
         let layouts = [MrLayout::Contiguous, MrLayout::List, MrLayout::TwoLevel];
         let layout = self.random.pick(&layouts);
         let limit = self.plan.log_cqes_per_qp;
+        let shared = self.choose_shared(host, true);
         let opened = &mut self.hosts[host];
         let (send_cq, receive_cq) = (opened.queues[queues[0]].cqn, opened.queues[queues[1]].cqn);
-        let qpn = opened.device.create_queue_pair(QpSpec {
+        let spec = QpSpec {
             qpn: None,
             pd: opened.pd,
             send_cq,
@@ -78,7 +79,9 @@ impl Simulation {
             signal_all: false,
             privileged: false,
             qp_type: if service == Service::Uc { QP_TYPE_UC } else { QP_TYPE_UD },
-        })?;
+        };
+        let qpn = self.create_pair(host, spec, shared)?;
+        let opened = &mut self.hosts[host];
         let arena = opened.open_region(bytes, layout)?;
         let target = match service {
             Service::Uc => Some(opened.open_region(bytes, layout)?),
@@ -92,6 +95,8 @@ impl Simulation {
             qpn,
             send_cq,
             receive_cq,
+            shared,
+            last_receive: false,
             peer: 0,
             outstanding: VecDeque::new(),
             next_number: 0,
@@ -130,7 +135,10 @@ impl Simulation {
         };
         let psns: Vec<u32> = stations.iter().map(|_| self.first_psn()).collect();
         for (at, station) in stations.iter().enumerate() {
-            let bytes = self.random.pick(&sizes);
+            let mut bytes = self.random.pick(&sizes);
+            if let Some(queue) = self.unreliable.stations[*station].shared {
+                bytes = self.shared[queue].entry_bytes;
+            }
             let their_psn = psns[psns.len() - 1 - at];
             self.unreliable.stations[*station].begin(psns[at], their_psn, bytes);
             match service {
@@ -173,6 +181,7 @@ impl Station {
     fn begin(&mut self, psn: u32, their_psn: u32, receive_bytes: u32) {
         (self.next_psn, self.leaving, self.next_number, self.next_receive) = (psn, psn, 0, 0);
         (self.unsignaled, self.stopped, self.receive_bytes) = (0, false, receive_bytes);
+        self.last_receive = false;
         self.row = Row::new(their_psn);
         self.outstanding.clear();
         self.history.clear();

@@ -37,7 +37,8 @@ impl Simulation {
                 let stations = &self.unreliable.lines[number].stations;
                 let idle = |at: &usize| {
                     let station = &self.unreliable.stations[*at];
-                    station.outstanding.is_empty() && station.receives.is_empty()
+                    let let_go = station.shared.is_none() || station.last_receive;
+                    station.outstanding.is_empty() && station.receives.is_empty() && let_go
                 };
                 if !stations.iter().all(idle) {
                     return Ok(false);

@@ -69,6 +69,9 @@ pub struct Station {
     pub qpn: Qpn,
     pub send_cq: Cqn,
     pub receive_cq: Cqn,
+    /// The shared receive queue that its receives come from, and whether it has told that it takes no more.
+    pub shared: Option<usize>,
+    pub last_receive: bool,
     /// Of a connection.
     pub peer: usize,
     /// Posted and not known to be done, in order.
@@ -135,16 +138,27 @@ impl Unreliable {
 }
 
 impl Station {
-    /// Messages that are to be delivered may each have taken one of the receives that are posted.
-    pub fn has_spare_receive(&self) -> bool {
-        let taking = self.candidates.iter().filter(|candidate| candidate.parcel.message.operation.consumes_receive());
-        self.receives.len() > taking.count()
+    /// Messages that are to be delivered: each may have taken a receive.
+    pub fn takers(&self) -> usize {
+        let takes = |candidate: &&Candidate| candidate.parcel.message.operation.consumes_receive();
+        self.candidates.iter().filter(takes).count()
     }
 
     /// A byte of the target that stood there before, or that a packet of a message may have put there.
     pub fn is_explained(&self, history: &VecDeque<Rc<Parcel>>, pool: &[u8], at: u32, byte: u8) -> bool {
         let mut writers = history.iter().map(|parcel| &parcel.message).filter(|message| message.overlaps(at, 1));
         self.before[at as usize] == byte || writers.any(|message| message.byte(pool, at - message.at) == Some(byte))
+    }
+
+    /// The oldest receive completes, and is this one.
+    pub fn take_receive(&mut self, wr_id: u64) -> Result<Posted, String> {
+        let oldest = self.receives.front().copied();
+        let Some(posted) = oldest.filter(|posted| posted.number == wr_id) else {
+            return Err(format!("the oldest receive is {oldest:?}"));
+        };
+        self.receives.pop_front();
+        self.places.free();
+        Ok(posted)
     }
 
     pub fn remember(&mut self, parcel: &Rc<Parcel>) {

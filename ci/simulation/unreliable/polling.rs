@@ -110,11 +110,10 @@ impl Simulation {
         let line = self.unreliable.line_of(number);
         let (running, excused) = (line.phase == Phase::Running, line.excused);
         let station = &mut self.unreliable.stations[number];
-        let Some(posted) = station.receives.front().copied().filter(|posted| posted.number == completion.wr_id) else {
-            return Err(format!("the oldest receive is {:?}", station.receives.front()));
+        let posted = match station.shared {
+            Some(queue) => self.take_shared(queue, completion.wr_id)?,
+            None => station.take_receive(completion.wr_id)?,
         };
-        station.receives.pop_front();
-        station.places.free();
         match completion.status() {
             CompletionStatus::SUCCESS => self.station_receives(number, posted, completion),
             CompletionStatus::WR_FLUSH_ERR if !running || excused => {
@@ -130,7 +129,8 @@ impl Simulation {
     fn station_receives(&mut self, number: usize, posted: Posted, completion: &WorkCompletion) -> Checked {
         let station = &self.unreliable.stations[number];
         let mut bytes = vec![0; posted.size as usize];
-        let (host, iova) = (station.host, station.arena.buffer.iova + u64::from(posted.at));
+        let arena = station.shared.map_or(&station.arena, |queue| &self.shared[queue].arena);
+        let (host, iova) = (station.host, arena.buffer.iova + u64::from(posted.at));
         self.hosts[host].read(iova, &mut bytes).map_err(explain("reading what was received"))?;
         let (line, stations) = (self.unreliable.line_of(number), &self.unreliable.stations);
         let (station, settled) = (&stations[number], line.phase == Phase::Running && !line.excused);

@@ -42,7 +42,7 @@ impl Simulation {
         let free = (1usize << self.plan.log_cqes_per_qp).saturating_sub(station.receives.len());
         let seldom = ending || station.dry || self.healed_ns.is_some();
         let unwanted = seldom && !self.random.one_in(20);
-        if unwanted || !(ending || self.unreliable.runs(number)) {
+        if unwanted || station.shared.is_some() || !(ending || self.unreliable.runs(number)) {
             return Ok(false);
         }
         let mut posted = false;

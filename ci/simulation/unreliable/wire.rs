@@ -77,7 +77,7 @@ impl Simulation {
         }
         if self.unreliable.line_of(to).excused {
             let counted = &mut self.hosts[self.unreliable.stations[to].host].counted;
-            (counted.placed_most, counted.receives_most) = (counted.placed_most + 1, counted.receives_most + 1);
+            (counted.placed_most, counted.receives_most) = (counted.placed_most + 1, counted.receives_most + 2);
             return Ok(());
         }
         let Some((parcel, at)) = parcel_of(&self.unreliable.stations[from], packet.psn) else {
@@ -90,7 +90,17 @@ impl Simulation {
         Ok(())
     }
 
+    /// Nobody else can have taken all that is posted.
+    fn has_spare_receive(&self, number: usize) -> bool {
+        let station = &self.unreliable.stations[number];
+        match station.shared {
+            Some(queue) => self.surely_left(queue) > 0,
+            None => station.receives.len() > station.takers(),
+        }
+    }
+
     fn datagram_arrives(&mut self, from: usize, to: usize, parcel: &Rc<Parcel>, packet: &Packet) {
+        let certain = self.has_spare_receive(to);
         let station = &mut self.unreliable.stations[to];
         let counted = &mut self.hosts[station.host].counted;
         if parcel.stranger || parcel.to != to {
@@ -98,12 +108,11 @@ impl Simulation {
         }
         if parcel.message.length + 40 > station.receive_bytes {
             // It may look at a receive before it leaves it to the next.
-            counted.receives_most += 1;
+            counted.receives_most += 2;
             self.coverage.note("messages too long for their receive", 1);
             return;
         }
-        (counted.placed_most, counted.receives_most) = (counted.placed_most + 1, counted.receives_most + 1);
-        let certain = station.has_spare_receive();
+        (counted.placed_most, counted.receives_most) = (counted.placed_most + 1, counted.receives_most + 2);
         let candidate = Candidate { parcel: Rc::clone(parcel), from, certain, header: packet.network_header() };
         station.candidates.push_back(candidate);
     }
@@ -111,6 +120,7 @@ impl Simulation {
     fn piece_arrives(&mut self, from: usize, to: usize, parcel: &Rc<Parcel>, at: u32, packet: &Packet) {
         let mtu = self.unreliable.line_of(to).mtu;
         let sender = self.unreliable.stations[from].host;
+        let spare = self.has_spare_receive(to);
         let station = &mut self.unreliable.stations[to];
         let counted = &mut self.hosts[station.host].counted;
         let position = Position::of(packet.opcode & !TRANSPORT);
@@ -130,8 +140,8 @@ impl Simulation {
             station.begun_certain = true;
         }
         if takes {
-            station.begun_certain = station.has_spare_receive();
-            counted.receives_most += 1;
+            station.begun_certain = spare;
+            counted.receives_most += 2;
         }
         let end = at * mtu + packet.payload.len() as u32;
         if send && end > station.receive_bytes {

@@ -1,0 +1,257 @@
+//! Shared receive queues: receives that several queue pairs of a host take, each once, and a limit that tells when few
+//! are left.
+
+use crate::connection::Posted;
+use crate::host::Region;
+use crate::run::{Checked, Simulation, explain};
+use crate::unreliable::Station;
+use rnic_abi::EventType;
+use rnic_shim::verbs::*;
+use std::collections::BTreeMap;
+
+/// A shared receive queue and what its driver knows of it.
+#[derive(Debug)]
+pub struct SharedQueue {
+    pub host: usize,
+    pub srqn: Srqn,
+    pub arena: Region,
+    pub entry_bytes: u32,
+    slots: usize,
+    /// Places in the arena that no receive has.
+    free: Vec<u32>,
+    /// Posted and not completed, by `wr_id`.
+    posted: BTreeMap<u64, u32>,
+    next: u64,
+    /// Queue pairs that may have one in hand; and those of them that keep it when their message is lost.
+    users: usize,
+    keepers: usize,
+    limit: Option<Limit>,
+    /// Receives are posted late.
+    dry: bool,
+}
+
+/// A limit that is armed.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    receives: u16,
+    /// The fewest that can have been left since it was armed.
+    fewest: i64,
+    /// Fewer than the limit were posted: the event must come.
+    due: bool,
+}
+
+impl Simulation {
+    /// Those of every host, before the queue pairs that use them.
+    pub(crate) fn build_shared(&mut self) -> Result<()> {
+        let log_slots = self.plan.log_cqes_per_qp;
+        let slots = 1usize << log_slots;
+        for host in 0..self.hosts.len() {
+            for _ in 0..self.plan.shared_queues {
+                let entry_bytes = self.random.pick(&[64, 1024, 4096 + 40]);
+                let layout = self.random.pick(&[MrLayout::Contiguous, MrLayout::List]);
+                let opened = &mut self.hosts[host];
+                let arena = opened.open_region(slots as u64 * u64::from(entry_bytes), layout)?;
+                let (pd, doorbell_page) = (opened.pd, 1);
+                let spec = SrqSpec { srqn: None, pd, log_slots, log_stride: 2, limit: 0, doorbell_page };
+                self.shared.push(SharedQueue {
+                    host,
+                    srqn: opened.device.create_shared_receive_queue(spec)?,
+                    arena,
+                    entry_bytes,
+                    slots,
+                    free: (0..slots as u32).rev().map(|slot| slot * entry_bytes).collect(),
+                    posted: BTreeMap::new(),
+                    next: 0,
+                    users: 0,
+                    keepers: 0,
+                    limit: None,
+                    dry: self.random.one_in(self.plan.dry_one_in),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// A queue pair of this host may use one of them. Those that keep receives leave some to the others.
+    pub(crate) fn choose_shared(&mut self, host: usize, keeps: bool) -> Option<usize> {
+        let leaves = |queue: &SharedQueue| !keeps || queue.keepers < queue.slots / 2;
+        let fitting = |queue: &SharedQueue| queue.host == host && leaves(queue);
+        let queues: Vec<usize> = (0..self.shared.len()).filter(|at| fitting(&self.shared[*at])).collect();
+        if queues.is_empty() || self.random.one_in(2) {
+            return None;
+        }
+        let chosen = self.random.pick(&queues);
+        self.shared[chosen].users += 1;
+        self.shared[chosen].keepers += usize::from(keeps);
+        Some(chosen)
+    }
+
+    pub(crate) fn create_pair(&mut self, host: usize, spec: QpSpec, shared: Option<usize>) -> Result<Qpn> {
+        let device = &mut self.hosts[host].device;
+        match shared {
+            None => device.create_queue_pair(spec),
+            Some(at) => device.create_queue_pair_on_srq(spec, self.shared[at].srqn),
+        }
+    }
+
+    /// Messages that have taken a receive of this queue, or will.
+    fn takers(&self, number: usize) -> usize {
+        let flows = self.connections.iter().flat_map(|connection| {
+            let of_side =
+                |side: usize| (connection.ends[1 - side].shared == Some(number)).then(|| &connection.flows[side]);
+            [of_side(0), of_side(1)]
+        });
+        let arriving: usize = flows.flatten().map(|flow| flow.arriving.len()).sum();
+        let stations = self.unreliable.stations.iter().filter(|station| station.shared == Some(number));
+        arriving + stations.map(Station::takers).sum::<usize>()
+    }
+
+    /// Receives that nobody can have taken; below 0 when all may be.
+    pub(crate) fn surely_left(&self, number: usize) -> i64 {
+        let queue = &self.shared[number];
+        queue.posted.len() as i64 - self.takers(number) as i64 - queue.users as i64
+    }
+
+    pub(crate) fn post_shared(&mut self) -> Checked<bool> {
+        let mut any = false;
+        for number in 0..self.shared.len() {
+            let takers = self.takers(number);
+            let left = self.surely_left(number);
+            let queue = &mut self.shared[number];
+            if let Some(limit) = &mut queue.limit {
+                limit.fewest = limit.fewest.min(left);
+            }
+            let free = queue.slots - queue.posted.len();
+            let missing = takers > 0 && takers + queue.keepers > queue.posted.len();
+            let wanted = match self.healed_ns {
+                // In the end no more than what is waited for.
+                Some(_) if missing => free,
+                Some(_) => 0,
+                None if queue.dry && !self.random.one_in(20) => 0,
+                None if self.random.one_in(if missing { 2 } else { 6 }) => self.random.index(5).min(free),
+                None => 0,
+            };
+            if wanted > 0 {
+                self.post_shared_receives(number, wanted)?;
+                any = true;
+            }
+            any |= self.arm_limit(number)?;
+        }
+        Ok(any)
+    }
+
+    fn post_shared_receives(&mut self, number: usize, count: usize) -> Checked {
+        let mut batch: Vec<(u64, Vec<Sge>)> = Vec::new();
+        for _ in 0..count {
+            let queue = &mut self.shared[number];
+            let Some(at) = queue.free.pop() else { break };
+            let first = self.random.between(1, queue.entry_bytes.into()) as u32;
+            let pieces = [(at, first), (at + first, queue.entry_bytes - first)];
+            let pieces = pieces.iter().filter(|(_, length)| *length > 0);
+            let elements = pieces.map(|(from, length)| queue.arena.memory.sge((*from).into(), *length)).collect();
+            batch.push((queue.next, elements));
+            queue.posted.insert(queue.next, at);
+            queue.next += 1;
+        }
+        let requests: Vec<ReceiveRequest> =
+            batch.iter().map(|(wr_id, elements)| ReceiveRequest { wr_id: *wr_id, elements }).collect();
+        let (host, srqn) = (self.shared[number].host, self.shared[number].srqn);
+        let opened = &mut self.hosts[host];
+        opened.device.post_shared_receive(srqn, &requests).map_err(explain("posting to a shared receive queue"))?;
+        opened.counted.receive_doorbells += 1;
+        self.enter("shares", host, [srqn.0.into(), batch.first().map_or(0, |(wr_id, _)| *wr_id), count as u64, 0]);
+        Ok(())
+    }
+
+    fn arm_limit(&mut self, number: usize) -> Checked<bool> {
+        let left = self.surely_left(number);
+        let queue = &self.shared[number];
+        if queue.limit.is_some() || self.healed_ns.is_some() || !self.random.one_in(300) {
+            return Ok(false);
+        }
+        let receives = self.random.between(1, queue.slots as u64) as u16;
+        let (host, srqn, posted) = (queue.host, queue.srqn, queue.posted.len());
+        let device = &mut self.hosts[host].device;
+        device.modify_shared_receive_queue(srqn, receives).map_err(explain("arming a limit"))?;
+        let due = posted < receives.into();
+        self.shared[number].limit = Some(Limit { receives, fewest: left, due });
+        Ok(true)
+    }
+
+    /// The receive of a completion: posted, and taken by nobody before.
+    pub(crate) fn take_shared(&mut self, number: usize, wr_id: u64) -> Checked<Posted> {
+        let left = self.surely_left(number);
+        let queue = &mut self.shared[number];
+        let Some(at) = queue.posted.remove(&wr_id) else {
+            return Err(format!("{} has no such receive, or it has completed before", queue.srqn));
+        };
+        queue.free.push(at);
+        if let Some(limit) = &mut queue.limit {
+            limit.fewest = limit.fewest.min(left);
+            limit.due |= queue.posted.len() < limit.receives.into();
+        }
+        self.coverage.note("receives of a shared queue", 1);
+        self.coverage.item(101);
+        Ok(Posted { number: wr_id, at, size: queue.entry_bytes })
+    }
+
+    /// SRQ_LIMIT_REACHED: of a limit that is armed, once, and not while enough are left.
+    pub(crate) fn judge_limit(&mut self, host: usize, event: Event) -> Checked {
+        let place = self.shared.iter().position(|queue| queue.host == host && queue.srqn.0 == event.object);
+        let Some(number) = place else { return Err(format!("host {host}: {event:?}, of no queue")) };
+        let left = self.surely_left(number);
+        let queue = &mut self.shared[number];
+        let Some(limit) = queue.limit.take() else {
+            return Err(format!("host {host}: {event:?}, and no limit is armed"));
+        };
+        if limit.fewest.min(left) >= limit.receives.into() {
+            return Err(format!(
+                "host {host}: {event:?}, and at least {} of {} were left",
+                limit.fewest, limit.receives
+            ));
+        }
+        self.coverage.item(100);
+        self.coverage.note("limits of a shared queue", 1);
+        Ok(())
+    }
+
+    /// QP_LAST_WQE_REACHED: once, of a queue pair in the error state.
+    pub(crate) fn judge_last_receive(&mut self, host: usize, event: Event) -> Checked {
+        let told = if let Some((number, side)) = self.places.get(&(host, event.object)).copied() {
+            let connection = &mut self.connections[number];
+            connection.ends[side].shared.map(|_| std::mem::replace(&mut connection.last_receive[side], true))
+        } else if let Some(station) = self.unreliable.places.get(&(host, event.object)).copied() {
+            let station = &mut self.unreliable.stations[station];
+            station.shared.map(|_| std::mem::replace(&mut station.last_receive, true))
+        } else {
+            None
+        };
+        match told {
+            Some(false) => {
+                self.coverage.item(76);
+                Ok(())
+            }
+            Some(true) => Err(format!("host {host}: {event:?}, for the second time")),
+            None => Err(format!("host {host}: {event:?}, of a queue pair that shares nothing")),
+        }
+    }
+
+    /// Events of shared receive queues, and of the queue pairs that use them.
+    pub(crate) fn judge_shared_event(&mut self, host: usize, event: Event) -> Option<Checked> {
+        match event.event_type {
+            EventType::SRQ_LIMIT_REACHED => Some(self.judge_limit(host, event)),
+            EventType::QP_LAST_WQE_REACHED => Some(self.judge_last_receive(host, event)),
+            EventType::SRQ_ERR => Some(Err(format!("host {host}: {event:?}, and nothing is wrong with its ring"))),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn check_shared(&self) -> Checked {
+        for queue in &self.shared {
+            if queue.limit.is_some_and(|limit| limit.due) {
+                return Err(format!("host {}: {} fell below its limit, and said nothing", queue.host, queue.srqn));
+            }
+        }
+        Ok(())
+    }
+}
