@@ -108,3 +108,20 @@ int rnic_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 	xa_erase(&to_rnic(ibpd->device)->pds, to_rnic_pd(ibpd)->pdn);
 	return 0;
 }
+
+/* Likewise: of targets of extended connections, and of the shared receive queues that they may be asked for. */
+int rnic_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
+{
+	struct rnic_dev *dev = to_rnic(ibxrcd->device);
+	struct rnic_xrcd *xrcd = to_rnic_xrcd(ibxrcd);
+	int err = xa_alloc_cyclic(&dev->xrcds, &xrcd->xrcdn, xrcd, XA_LIMIT(1, dev->max_pds), &dev->next_xrcdn,
+				  GFP_KERNEL);
+
+	return err == -EBUSY ? -ENOMEM : min(err, 0);
+}
+
+int rnic_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
+{
+	xa_erase(&to_rnic(ibxrcd->device)->xrcds, to_rnic_xrcd(ibxrcd)->xrcdn);
+	return 0;
+}

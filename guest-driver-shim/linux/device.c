@@ -52,6 +52,8 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr, st
 		attr->max_srq_wr = BIT(limits->log_srq_slots);
 		attr->max_srq_sge = limits->max_receive_sge;
 	}
+	if (rnic_has_xrc(dev))
+		attr->device_cap_flags |= IB_DEVICE_XRC;
 	if (dev->features & RNIC_FEATURE_FAST_REGISTER) {
 		attr->device_cap_flags |= IB_DEVICE_MEM_MGT_EXTENSIONS;
 		attr->max_fast_reg_page_list_len = rnic_max_fast_pages(dev);
@@ -234,6 +236,13 @@ static const struct ib_device_ops srq_operations = {
 	INIT_RDMA_OBJ_SIZE(ib_srq, rnic_srq, ibsrq),
 };
 
+static const struct ib_device_ops xrc_operations = {
+	.alloc_xrcd = rnic_alloc_xrcd,
+	.dealloc_xrcd = rnic_dealloc_xrcd,
+
+	INIT_RDMA_OBJ_SIZE(ib_xrcd, rnic_xrcd, ibxrcd),
+};
+
 static const struct ib_device_ops resize_operations = {
 #ifdef RNIC_RESIZES_USER_CQS
 	.resize_user_cq = rnic_resize_cq,
@@ -291,4 +300,6 @@ void rnic_set_operations(struct rnic_dev *dev)
 	for (at = 0; at < ARRAY_SIZE(features); at++)
 		if (dev->features & features[at].feature)
 			ib_set_device_ops(&dev->ibdev, features[at].operations);
+	if (rnic_has_xrc(dev))
+		ib_set_device_ops(&dev->ibdev, &xrc_operations);
 }

@@ -151,6 +151,7 @@ static void init_numbers(struct rnic_dev *dev)
 	xa_init_flags(&dev->srqs, XA_FLAGS_ALLOC);
 	xa_init_flags(&dev->keys, XA_FLAGS_ALLOC);
 	xa_init_flags(&dev->pds, XA_FLAGS_ALLOC);
+	xa_init_flags(&dev->xrcds, XA_FLAGS_ALLOC);
 	xa_init_flags(&dev->doorbell_pages, XA_FLAGS_ALLOC);
 }
 

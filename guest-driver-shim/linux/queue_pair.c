@@ -38,7 +38,8 @@ static int create_in_device(struct rnic_dev *dev, struct rnic_qp *qp, u32 doorbe
 	}
 	body->pdn = cpu_to_le32(to_rnic_pd(qp->ibqp.pd)->pdn);
 	body->send_cqn = cpu_to_le32(to_rnic_cq(qp->ibqp.send_cq)->cqn);
-	body->receive_cqn = cpu_to_le32(to_rnic_cq(qp->ibqp.recv_cq)->cqn);
+	if (qp->type != RNIC_QP_TYPE_XRC_INI)
+		body->receive_cqn = cpu_to_le32(to_rnic_cq(qp->ibqp.recv_cq)->cqn);
 	body->doorbell_page = cpu_to_le32(doorbell_page);
 	return rnic_command(dev, RNIC_COMMAND_OPCODE_CREATE_QP, body, sizeof(*body), NULL, 0);
 }
@@ -72,7 +73,7 @@ static int create_for_process(struct rnic_dev *dev, struct rnic_qp *qp, struct i
 		return err;
 	body.log_sq_slots = request.log_sq_slots;
 	body.sq_pages = qp->sq_ring.pages.fields;
-	if (!qp->ibqp.srq) {
+	if (!qp->ibqp.srq && qp->type != RNIC_QP_TYPE_XRC_INI) {
 		err = rnic_user_ring_get(dev, &qp->rq_ring, request.rq_address, (u64)RNIC_WQE_SEGMENT_BYTES <<
 					 (request.log_rq_entries + request.log_rq_stride));
 		if (err)
@@ -109,7 +110,19 @@ static int create_for_kernel(struct rnic_dev *dev, struct rnic_qp *qp)
 	return create_in_device(dev, qp, 0, &body);
 }
 
-static int set_type(const struct rnic_dev *dev, struct rnic_qp *qp, enum ib_qp_type type)
+/* A target has neither rings nor queues: its domain says what the peer may name. */
+static int create_target(struct rnic_dev *dev, struct rnic_qp *qp, struct ib_xrcd *domain)
+{
+	struct rnic_create_qp body = {
+		.qpn = cpu_to_le32(qp->qpn),
+		.qp_type = qp->type,
+		.pdn = cpu_to_le32(to_rnic_xrcd(domain)->xrcdn),
+	};
+
+	return rnic_command(dev, RNIC_COMMAND_OPCODE_CREATE_QP, &body, sizeof(body), NULL, 0);
+}
+
+static int set_type(const struct rnic_dev *dev, struct rnic_qp *qp, enum ib_qp_type type, bool process)
 {
 	u64 needed = 0;
 
@@ -129,6 +142,13 @@ static int set_type(const struct rnic_dev *dev, struct rnic_qp *qp, enum ib_qp_t
 		qp->type = RNIC_QP_TYPE_GSI;
 		needed = RNIC_FEATURE_UD;
 		break;
+	case IB_QPT_XRC_INI:
+		qp->type = RNIC_QP_TYPE_XRC_INI;
+		/* The kernel's own work requests have no place for the peer's queue. */
+		return process && rnic_has_xrc(dev) ? 0 : -EOPNOTSUPP;
+	case IB_QPT_XRC_TGT:
+		qp->type = RNIC_QP_TYPE_XRC_TGT;
+		return rnic_has_xrc(dev) ? 0 : -EOPNOTSUPP;
 	default:
 		return -EOPNOTSUPP;
 	}
@@ -142,6 +162,10 @@ static int check_capacity(const struct rnic_dev *dev, const struct rnic_qp *qp, 
 	if (rnic_is_datagram(qp)) {
 		max_inline = min_t(u32, max_inline, RNIC_MAX_DATAGRAM_INLINE_BYTES);
 		max_sge = min_t(u32, max_sge, RNIC_MAX_DATAGRAM_SGE);
+	}
+	if (qp->type == RNIC_QP_TYPE_XRC_INI) {
+		max_inline = min_t(u32, max_inline, RNIC_MAX_XRC_INLINE_BYTES);
+		max_sge = min_t(u32, max_sge, RNIC_MAX_XRC_SGE);
 	}
 	return cap->max_send_wr > BIT(dev->limits.log_sq_slots) || cap->max_recv_wr > BIT(dev->limits.log_rq_entries) ||
 	       cap->max_send_sge > max_sge || cap->max_recv_sge > dev->limits.max_receive_sge ||
@@ -169,7 +193,7 @@ int rnic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 
 	if (attr->create_flags || attr->rwq_ind_tbl)
 		return -EOPNOTSUPP;
-	err = set_type(dev, qp, attr->qp_type);
+	err = set_type(dev, qp, attr->qp_type, udata);
 	if (!err)
 		err = check_capacity(dev, qp, &attr->cap);
 	if (err)
@@ -179,7 +203,10 @@ int rnic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	err = choose_number(dev, qp);
 	if (err)
 		return err;
-	err = udata ? create_for_process(dev, qp, udata) : create_for_kernel(dev, qp);
+	if (qp->type == RNIC_QP_TYPE_XRC_TGT)
+		err = create_target(dev, qp, attr->xrcd);
+	else
+		err = udata ? create_for_process(dev, qp, udata) : create_for_kernel(dev, qp);
 	if (err) {
 		xa_erase(&dev->qps, qp->qpn);
 		let_go(dev, qp);
@@ -192,7 +219,7 @@ int rnic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 
 static void forget_completions(struct rnic_qp *qp)
 {
-	if (qp->ibqp.uobject)
+	if (qp->ibqp.uobject || qp->type == RNIC_QP_TYPE_XRC_TGT)
 		return;
 	rnic_cq_forget(to_rnic_cq(qp->ibqp.send_cq), qp->qpn, qp->ibqp.srq);
 	rnic_cq_forget(to_rnic_cq(qp->ibqp.recv_cq), qp->qpn, qp->ibqp.srq);

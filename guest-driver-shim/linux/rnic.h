@@ -85,8 +85,8 @@ struct rnic_dev {
 	unsigned int eq_count;
 	unsigned int vectors;
 
-	struct xarray qps, cqs, srqs, keys, pds, doorbell_pages;
-	u32 next_qpn, next_cqn, next_srqn, next_key, next_pdn, next_page;
+	struct xarray qps, cqs, srqs, keys, pds, xrcds, doorbell_pages;
+	u32 next_qpn, next_cqn, next_srqn, next_key, next_pdn, next_xrcdn, next_page;
 	u8 key_byte;
 
 	struct notifier_block netdev_notifier;
@@ -110,6 +110,12 @@ struct rnic_mmap_entry {
 struct rnic_pd {
 	struct ib_pd ibpd;
 	u32 pdn;
+};
+
+/* A domain of extended connections. */
+struct rnic_xrcd {
+	struct ib_xrcd ibxrcd;
+	u32 xrcdn;
 };
 
 /* Memory as the device is told of it, with the lists that have to live as long. */
@@ -221,6 +227,11 @@ static inline struct rnic_pd *to_rnic_pd(struct ib_pd *pd)
 	return container_of(pd, struct rnic_pd, ibpd);
 }
 
+static inline struct rnic_xrcd *to_rnic_xrcd(struct ib_xrcd *xrcd)
+{
+	return container_of(xrcd, struct rnic_xrcd, ibxrcd);
+}
+
 static inline struct rnic_mr *to_rnic_mr(struct ib_mr *mr)
 {
 	return container_of(mr, struct rnic_mr, ibmr);
@@ -262,6 +273,12 @@ static inline void rnic_write(struct rnic_dev *dev, u32 offset, u32 value)
 static inline u32 rnic_slots_of(u32 segments)
 {
 	return DIV_ROUND_UP(segments, RNIC_SEGMENTS_A_SLOT);
+}
+
+/* From interface 1.3 on; there is no feature bit of its own. */
+static inline bool rnic_has_xrc(const struct rnic_dev *dev)
+{
+	return dev->features & RNIC_FEATURE_SRQ && (dev->version & 0xffff) >= 3;
 }
 
 /* Each of its work requests says where its packet goes. */
@@ -346,6 +363,8 @@ int rnic_mmap(struct ib_ucontext *context, struct vm_area_struct *vma);
 void rnic_mmap_free(struct rdma_user_mmap_entry *entry);
 int rnic_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
 int rnic_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
+int rnic_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
+int rnic_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
 
 /* address.c */
 int rnic_put_address(struct rnic_address_vector *av, const struct rdma_ah_attr *ah);

@@ -21,6 +21,11 @@ static int create_in_device(struct rnic_dev *dev, struct rnic_srq *srq, u32 limi
 	body->log_stride = srq->log_stride;
 	body->pdn = cpu_to_le32(to_rnic_pd(srq->ibsrq.pd)->pdn);
 	body->limit = cpu_to_le16(limit);
+	if (srq->ibsrq.srq_type == IB_SRQT_XRC) {
+		body->flags |= RNIC_SRQ_XRC;
+		body->cqn = cpu_to_le32(to_rnic_cq(srq->ibsrq.ext.cq)->cqn);
+		body->xrc_domain = cpu_to_le32(to_rnic_xrcd(srq->ibsrq.ext.xrc.xrcd)->xrcdn);
+	}
 	return rnic_command(dev, RNIC_COMMAND_OPCODE_CREATE_SRQ, body, sizeof(*body), NULL, 0);
 }
 
@@ -93,7 +98,8 @@ int rnic_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct 
 	struct ib_srq_attr *attr = &init->attr;
 	int err;
 
-	if (init->srq_type != IB_SRQT_BASIC)
+	/* The kernel's own queues are of the usual kind. */
+	if (init->srq_type != IB_SRQT_BASIC && !(init->srq_type == IB_SRQT_XRC && udata && rnic_has_xrc(dev)))
 		return -EOPNOTSUPP;
 	if (!attr->max_wr || attr->max_wr > BIT(dev->limits.log_srq_slots) || attr->max_sge > dev->limits.max_receive_sge)
 		return -EINVAL;
@@ -109,6 +115,8 @@ int rnic_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct 
 		let_go(dev, srq);
 		return err;
 	}
+	if (init->srq_type == IB_SRQT_XRC)
+		ibsrq->ext.xrc.srq_num = srq->srqn;
 	attr->max_wr = BIT(srq->log_slots);
 	attr->max_sge = srq->max_sge;
 	return 0;

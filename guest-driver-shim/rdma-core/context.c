@@ -34,8 +34,14 @@ static void free_context(struct ibv_context *ibcontext)
 {
 	struct rnic_context *context = to_rnic_context(ibcontext);
 
+	uint32_t row;
+
 	munmap(context->doorbells, RNIC_DOORBELL_PAGE_BYTES);
-	pthread_mutex_destroy(&context->qp_table_lock);
+	for (row = 0; row < QP_ROWS; row++)
+		free(context->qp_rows[row]);
+	for (row = 0; row < SRQ_ROWS; row++)
+		free(context->srq_rows[row]);
+	pthread_mutex_destroy(&context->table_lock);
 	verbs_uninit_context(&context->base);
 	free(context);
 }
@@ -45,6 +51,7 @@ static const struct verbs_context_ops operations = {
 	.alloc_pd = rnic_alloc_pd,
 	.attach_mcast = ibv_cmd_attach_mcast,
 	.bind_mw = rnic_bind_mw,
+	.close_xrcd = rnic_close_xrcd,
 	.cq_event = rnic_cq_event,
 	.create_ah = rnic_create_ah,
 	.create_cq = rnic_create_cq,
@@ -52,6 +59,7 @@ static const struct verbs_context_ops operations = {
 	.create_qp = rnic_create_qp,
 	.create_qp_ex = rnic_create_qp_ex,
 	.create_srq = rnic_create_srq,
+	.create_srq_ex = rnic_create_srq_ex,
 	.dealloc_mw = rnic_dealloc_mw,
 	.dealloc_pd = rnic_dealloc_pd,
 	.dereg_mr = rnic_dereg_mr,
@@ -61,9 +69,12 @@ static const struct verbs_context_ops operations = {
 	.destroy_srq = rnic_destroy_srq,
 	.detach_mcast = ibv_cmd_detach_mcast,
 	.free_context = free_context,
+	.get_srq_num = rnic_get_srq_num,
 	.modify_cq = rnic_modify_cq,
 	.modify_qp = rnic_modify_qp,
 	.modify_srq = rnic_modify_srq,
+	.open_qp = rnic_open_qp,
+	.open_xrcd = rnic_open_xrcd,
 	.poll_cq = rnic_poll_cq,
 	.post_recv = rnic_post_recv,
 	.post_send = rnic_post_send,
@@ -98,7 +109,7 @@ static struct verbs_context *alloc_context(struct ibv_device *device, int cmd_fd
 				  (off_t)answer.ours.doorbell_offset);
 	if (context->doorbells == MAP_FAILED)
 		goto free;
-	pthread_mutex_init(&context->qp_table_lock, NULL);
+	pthread_mutex_init(&context->table_lock, NULL);
 	verbs_set_ops(&context->base, &operations);
 	return &context->base;
 

@@ -67,6 +67,37 @@ int rnic_dealloc_pd(struct ibv_pd *ibpd)
 	return 0;
 }
 
+struct ibv_xrcd *rnic_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr)
+{
+	struct verbs_xrcd *xrcd = calloc(1, sizeof(*xrcd));
+	struct ib_uverbs_open_xrcd_resp answer;
+	struct ibv_open_xrcd command = {};
+	int err;
+
+	if (!xrcd) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	err = ibv_cmd_open_xrcd(context, xrcd, sizeof(*xrcd), attr, &command, sizeof(command), &answer, sizeof(answer));
+	if (err) {
+		free(xrcd);
+		errno = err;
+		return NULL;
+	}
+	return &xrcd->xrcd;
+}
+
+int rnic_close_xrcd(struct ibv_xrcd *ibxrcd)
+{
+	struct verbs_xrcd *xrcd = container_of(ibxrcd, struct verbs_xrcd, xrcd);
+	int err = ibv_cmd_close_xrcd(xrcd);
+
+	if (err)
+		return err;
+	free(xrcd);
+	return 0;
+}
+
 struct ibv_mr *rnic_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t hca_va, int access)
 {
 	struct verbs_mr *mr = calloc(1, sizeof(*mr));

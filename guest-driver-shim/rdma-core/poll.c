@@ -80,6 +80,7 @@ static bool retire_receive(struct rnic_work_queue *queue, uint16_t index, uint64
 	return true;
 }
 
+/* Of a queue pair of this process. */
 static bool retire(struct rnic_qp *qp, const struct rnic_cqe *cqe, uint64_t *wr_id)
 {
 	uint16_t index = le16toh(cqe->wqe_index);
@@ -94,16 +95,32 @@ static bool retire(struct rnic_qp *qp, const struct rnic_cqe *cqe, uint64_t *wr_
 	return true;
 }
 
-/* One completion of a queue pair that still exists; false when the entry told of none. */
-static bool take(struct rnic_qp *qp, const struct rnic_cqe *cqe, struct ibv_wc *wc)
+/* The shared receive queue of extended connections that an entry is of: its target may be another process'. */
+static struct rnic_srq *xrc_queue(struct rnic_context *context, const struct rnic_cqe *cqe)
 {
-	if (!retire(qp, cqe, &wc->wr_id))
-		return false;
+	if (!(cqe->opcode & RNIC_COMPLETION_RECV) || !(le16toh(cqe->flags) & RNIC_CQE_SRQ))
+		return NULL;
+	return rnic_find_srq(context, le32toh(cqe->srqn));
+}
+
+/* One completion of a queue that still exists; false when the entry told of none. */
+static bool take(struct rnic_context *context, const struct rnic_cqe *cqe, struct ibv_wc *wc)
+{
+	struct rnic_srq *shared = xrc_queue(context, cqe);
+	struct rnic_qp *qp;
+
+	if (shared) {
+		wc->wr_id = rnic_srq_free_slot(shared, le16toh(cqe->wqe_index));
+	} else {
+		qp = rnic_find_qp(context, le32toh(cqe->qpn));
+		if (!qp || !retire(qp, cqe, &wc->wr_id))
+			return false;
+	}
 	wc->status = cqe->status;
 	wc->opcode = opcode_of(cqe->opcode);
 	wc->vendor_err = le32toh(cqe->vendor_err);
 	wc->byte_len = le32toh(cqe->byte_len);
-	wc->qp_num = qp->qpn;
+	wc->qp_num = le32toh(cqe->qpn);
 	wc->src_qp = le32toh(cqe->src_qpn);
 	wc->wc_flags = 0;
 	wc->imm_data = 0;
@@ -132,7 +149,6 @@ bool rnic_cq_take(struct rnic_cq *cq, struct ibv_wc *wc, uint64_t *time_ns)
 {
 	struct rnic_context *context = to_rnic_context(cq->base.cq.context);
 	const struct rnic_cqe *cqe;
-	struct rnic_qp *qp;
 	bool found;
 
 	for (;;) {
@@ -141,8 +157,7 @@ bool rnic_cq_take(struct rnic_cq *cq, struct ibv_wc *wc, uint64_t *time_ns)
 			return false;
 		/* The phase was read first; the rest is not older. */
 		udma_from_device_barrier();
-		qp = rnic_find_qp(context, le32toh(cqe->qpn));
-		found = qp && take(qp, cqe, wc);
+		found = take(context, cqe, wc);
 		if (time_ns)
 			*time_ns = le64toh(cqe->time_ns);
 		cq->consumer++;
@@ -217,6 +232,24 @@ void rnic_cq_forget(struct rnic_cq *cq, struct rnic_qp *qp)
 			continue;
 		if (qp->srq && le16toh(cqe->flags) & RNIC_CQE_SRQ)
 			rnic_srq_free_slot(qp->srq, le16toh(cqe->wqe_index));
+		cqe->qpn = 0;
+	}
+}
+
+/* A shared receive queue of extended connections goes: its number may be another's soon. Under the queue's lock. */
+void rnic_cq_forget_srq(struct rnic_cq *cq, struct rnic_srq *srq)
+{
+	struct rnic_cqe *cqe;
+	uint32_t index;
+
+	for (index = cq->consumer;; index++) {
+		cqe = rnic_cq_entry(cq, index);
+		if (!is_new(cq, cqe, index))
+			break;
+		udma_from_device_barrier();
+		if (!(le16toh(cqe->flags) & RNIC_CQE_SRQ) || le32toh(cqe->srqn) != srq->srqn)
+			continue;
+		cqe->srqn = 0;
 		cqe->qpn = 0;
 	}
 }

@@ -19,14 +19,14 @@ static int store_qp(struct rnic_context *context, struct rnic_qp *qp)
 	uint32_t at = (qp->qpn >> QP_ROW_SHIFT) & (QP_ROWS - 1);
 	int err = 0;
 
-	pthread_mutex_lock(&context->qp_table_lock);
+	pthread_mutex_lock(&context->table_lock);
 	if (!context->qp_rows[at])
 		context->qp_rows[at] = calloc(1U << QP_ROW_SHIFT, sizeof(struct rnic_qp *));
 	if (context->qp_rows[at])
 		context->qp_rows[at][qp->qpn & QP_ROW_MASK] = qp;
 	else
 		err = ENOMEM;
-	pthread_mutex_unlock(&context->qp_table_lock);
+	pthread_mutex_unlock(&context->table_lock);
 	return err;
 }
 
@@ -73,12 +73,16 @@ static int make_rings(struct rnic_context *context, struct rnic_qp *qp, const st
 {
 	uint32_t send_sge = cap->max_send_sge ?: 1, receive_sge = cap->max_recv_sge ?: 1;
 	uint32_t inline_segments = DIV_ROUND_UP(cap->max_inline_data, RNIC_WQE_SEGMENT_BYTES);
-	bool datagram = qp->base.qp.qp_type == IBV_QPT_UD;
+	enum ibv_qp_type type = qp->base.qp.qp_type;
+	bool datagram = type == IBV_QPT_UD, xrc = type == IBV_QPT_XRC_SEND;
 	/* Control and remote segment, or address, stand before the elements, or the inline bytes. */
-	uint32_t head = datagram ? 1 + DATAGRAM_SEGMENTS : 2;
+	uint32_t head = datagram ? 1 + DATAGRAM_SEGMENTS : 2 + xrc;
 	uint32_t segments = head + (send_sge > inline_segments ? send_sge : inline_segments);
-	/* An atomic has one segment more, and one element: it fits into the one slot that is the least. */
-	uint32_t slots_a_wqe = DIV_ROUND_UP(segments, SEGMENTS_A_SLOT);
+	/*
+	 * An atomic has one segment more, and one element: it fits into the one
+	 * slot that is the least, but for that of an extended connection.
+	 */
+	uint32_t slots_a_wqe = DIV_ROUND_UP(xrc && segments < 5 ? 5 : segments, SEGMENTS_A_SLOT);
 	uint64_t slots = (uint64_t)cap->max_send_wr * slots_a_wqe;
 	size_t sq_bytes, rq_bytes;
 	int err;
@@ -89,11 +93,13 @@ static int make_rings(struct rnic_context *context, struct rnic_qp *qp, const st
 		return EINVAL;
 	if (datagram && (send_sge > RNIC_MAX_DATAGRAM_SGE || cap->max_inline_data > RNIC_MAX_DATAGRAM_INLINE_BYTES))
 		return EINVAL;
+	if (xrc && (send_sge > RNIC_MAX_XRC_SGE || cap->max_inline_data > RNIC_MAX_XRC_INLINE_BYTES))
+		return EINVAL;
 	err = prepare(&qp->sq, slots, context->page_bytes / RNIC_WQE_SLOT_BYTES, send_sge);
 	if (err)
 		return err;
 	qp->rq.log_stride = rnic_log2_up(receive_sge);
-	if (qp->srq) {
+	if (qp->srq || xrc) {
 		qp->cap = (struct ibv_qp_cap){
 			.max_send_wr = (1U << qp->sq.log_entries) / slots_a_wqe,
 			.max_send_sge = send_sge,
@@ -126,7 +132,7 @@ static int make_rings(struct rnic_context *context, struct rnic_qp *qp, const st
 
 static bool is_known(enum ibv_qp_type type)
 {
-	return type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD;
+	return type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD || type == IBV_QPT_XRC_SEND;
 }
 
 static struct rnic_qp *make(struct rnic_context *context, enum ibv_qp_type type, struct ibv_srq *srq,
@@ -203,10 +209,58 @@ struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 /* Flags may be named as long as none is set. */
 static bool takes(const struct ibv_qp_init_attr_ex *attr)
 {
-	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+			       IBV_QP_INIT_ATTR_CREATE_FLAGS;
 
 	return is_known(attr->qp_type) && attr->comp_mask & IBV_QP_INIT_ATTR_PD && !(attr->comp_mask & ~known) &&
 	       !(attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags);
+}
+
+/* It has neither rings nor completions: the kernel's and the device's alone. */
+static struct ibv_qp *create_target(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	struct {
+		struct ibv_create_qp_ex core;
+		struct rnic_ureq_create_qp ours;
+	} command = {};
+	struct {
+		struct ib_uverbs_ex_create_qp_resp core;
+		struct rnic_uresp_create_qp ours;
+	} answer = {};
+	struct rnic_qp *qp = calloc(1, sizeof(*qp));
+	int err = ENOMEM;
+
+	if (qp)
+		err = ibv_cmd_create_qp_ex2(context, &qp->base, attr, &command.core, sizeof(command), &answer.core,
+					    sizeof(answer));
+	if (err) {
+		free(qp);
+		errno = err;
+		return NULL;
+	}
+	memset(&attr->cap, 0, sizeof(attr->cap));
+	qp->qpn = qp->base.qp.qp_num;
+	return &qp->base.qp;
+}
+
+/* Another process made it: it goes when the last one lets it go. */
+struct ibv_qp *rnic_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
+{
+	struct rnic_qp *qp = calloc(1, sizeof(*qp));
+	struct ib_uverbs_create_qp_resp answer;
+	struct ibv_open_qp command = {};
+	int err = ENOMEM;
+
+	if (qp)
+		err = ibv_cmd_open_qp(context, &qp->base, sizeof(qp->base), attr, &command, sizeof(command), &answer,
+				      sizeof(answer));
+	if (err) {
+		free(qp);
+		errno = err;
+		return NULL;
+	}
+	qp->qpn = qp->base.qp.qp_num;
+	return &qp->base.qp;
 }
 
 struct ibv_qp *rnic_create_qp_ex(struct ibv_context *ibcontext, struct ibv_qp_init_attr_ex *attr)
@@ -224,6 +278,8 @@ struct ibv_qp *rnic_create_qp_ex(struct ibv_context *ibcontext, struct ibv_qp_in
 	struct rnic_qp *qp;
 	int err;
 
+	if (attr->qp_type == IBV_QPT_XRC_RECV && attr->comp_mask == IBV_QP_INIT_ATTR_XRCD)
+		return create_target(ibcontext, attr);
 	if (!takes(attr)) {
 		errno = EOPNOTSUPP;
 		return NULL;
@@ -244,11 +300,19 @@ struct ibv_qp *rnic_create_qp_ex(struct ibv_context *ibcontext, struct ibv_qp_in
 	return done;
 }
 
+/* What only sends has no other. */
+static struct rnic_cq *receive_queue_of(const struct ibv_qp *qp)
+{
+	return to_rnic_cq(qp->qp_type == IBV_QPT_XRC_SEND ? qp->send_cq : qp->recv_cq);
+}
+
 static void forget(struct rnic_qp *qp)
 {
-	rnic_cq_forget(to_rnic_cq(qp->base.qp.send_cq), qp);
-	if (qp->base.qp.recv_cq != qp->base.qp.send_cq)
-		rnic_cq_forget(to_rnic_cq(qp->base.qp.recv_cq), qp);
+	struct rnic_cq *send = to_rnic_cq(qp->base.qp.send_cq), *receive = receive_queue_of(&qp->base.qp);
+
+	rnic_cq_forget(send, qp);
+	if (receive != send)
+		rnic_cq_forget(receive, qp);
 }
 
 static void begin_anew(struct rnic_work_queue *queue)
@@ -263,13 +327,13 @@ int rnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	struct ibv_modify_qp command = {};
 	int err = ibv_cmd_modify_qp(ibqp, attr, mask, &command, sizeof(command));
 
-	if (err || !(mask & IBV_QP_STATE) || attr->qp_state != IBV_QPS_RESET)
+	if (err || !(mask & IBV_QP_STATE) || attr->qp_state != IBV_QPS_RESET || ibqp->qp_type == IBV_QPT_XRC_RECV)
 		return err;
-	lock_queues(to_rnic_cq(ibqp->send_cq), to_rnic_cq(ibqp->recv_cq));
+	lock_queues(to_rnic_cq(ibqp->send_cq), receive_queue_of(ibqp));
 	forget(qp);
 	begin_anew(&qp->sq);
 	begin_anew(&qp->rq);
-	unlock_queues(to_rnic_cq(ibqp->send_cq), to_rnic_cq(ibqp->recv_cq));
+	unlock_queues(to_rnic_cq(ibqp->send_cq), receive_queue_of(ibqp));
 	return 0;
 }
 
@@ -290,20 +354,26 @@ int rnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struc
 int rnic_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct rnic_context *context = to_rnic_context(ibqp->context);
-	struct rnic_cq *send = to_rnic_cq(ibqp->send_cq), *receive = to_rnic_cq(ibqp->recv_cq);
 	struct rnic_qp *qp = to_rnic_qp(ibqp);
 	struct rnic_qp **row = context->qp_rows[(qp->qpn >> QP_ROW_SHIFT) & (QP_ROWS - 1)];
 	int err = ibv_cmd_destroy_qp(ibqp);
+	struct rnic_cq *send, *receive;
 
 	if (err)
 		return err;
+	if (ibqp->qp_type == IBV_QPT_XRC_RECV) {
+		free(qp);
+		return 0;
+	}
+	send = to_rnic_cq(ibqp->send_cq);
+	receive = receive_queue_of(ibqp);
 	lock_queues(send, receive);
 	forget(qp);
 	/* The number may be another's already, made by another thread since. */
-	pthread_mutex_lock(&context->qp_table_lock);
+	pthread_mutex_lock(&context->table_lock);
 	if (row[qp->qpn & QP_ROW_MASK] == qp)
 		row[qp->qpn & QP_ROW_MASK] = NULL;
-	pthread_mutex_unlock(&context->qp_table_lock);
+	pthread_mutex_unlock(&context->table_lock);
 	unlock_queues(send, receive);
 	let_go(qp);
 	return 0;

@@ -32,16 +32,22 @@
 #define QP_ROWS (1U << (24 - QP_ROW_SHIFT))
 #define QP_ROW_MASK ((1U << QP_ROW_SHIFT) - 1)
 
+/* Numbers of shared receive queues have 16 bits; here are those of extended connections. */
+#define SRQ_ROW_SHIFT 8
+#define SRQ_ROWS (1U << (16 - SRQ_ROW_SHIFT))
+#define SRQ_ROW_MASK ((1U << SRQ_ROW_SHIFT) - 1)
+
 struct rnic_qp;
+struct rnic_srq;
 
 struct rnic_context {
 	struct verbs_context base;
 	struct rnic_uresp_alloc_ucontext limits;
 	uint8_t *doorbells;
 	size_t page_bytes;
-	pthread_mutex_t qp_table_lock; /* rows and their counts */
+	pthread_mutex_t table_lock; /* rows of both tables */
 	struct rnic_qp **qp_rows[QP_ROWS];
-	uint32_t qp_row_use[QP_ROWS];
+	struct rnic_srq **srq_rows[SRQ_ROWS];
 };
 
 /* Pages that the device reads and writes. */
@@ -81,7 +87,7 @@ struct rnic_cq {
 };
 
 struct rnic_srq {
-	struct ibv_srq base;
+	struct verbs_srq base;
 	pthread_spinlock_t lock; /* producer and free slots */
 	struct rnic_pages pages; /* slots, then the index ring */
 	__le16 *indices;
@@ -145,7 +151,7 @@ static inline struct rnic_cq *to_rnic_cq(struct ibv_cq *cq)
 
 static inline struct rnic_srq *to_rnic_srq(struct ibv_srq *srq)
 {
-	return container_of(srq, struct rnic_srq, base);
+	return container_of(srq, struct rnic_srq, base.srq);
 }
 
 static inline struct rnic_qp *to_rnic_qp(struct ibv_qp *qp)
@@ -200,6 +206,8 @@ int rnic_pages_get(struct rnic_pages *pages, size_t bytes, size_t page_bytes);
 void rnic_pages_put(struct rnic_pages *pages);
 struct ibv_pd *rnic_alloc_pd(struct ibv_context *context);
 int rnic_dealloc_pd(struct ibv_pd *pd);
+struct ibv_xrcd *rnic_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
+int rnic_close_xrcd(struct ibv_xrcd *xrcd);
 struct ibv_mr *rnic_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t hca_va, int access);
 int rnic_rereg_mr(struct verbs_mr *mr, int flags, struct ibv_pd *pd, void *address, size_t length, int access);
 int rnic_dereg_mr(struct verbs_mr *mr);
@@ -226,12 +234,16 @@ int rnic_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 int rnic_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 void rnic_cq_event(struct ibv_cq *cq);
 void rnic_cq_forget(struct rnic_cq *cq, struct rnic_qp *qp);
+void rnic_cq_forget_srq(struct rnic_cq *cq, struct rnic_srq *srq);
 
 /* extended_poll.c */
 void rnic_cq_offer_extended(struct ibv_cq_ex *cq);
 
 /* shared_receive.c */
 struct ibv_srq *rnic_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
+struct ibv_srq *rnic_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
+int rnic_get_srq_num(struct ibv_srq *srq, uint32_t *number);
+struct rnic_srq *rnic_find_srq(struct rnic_context *context, uint32_t srqn);
 int rnic_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
 int rnic_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 int rnic_destroy_srq(struct ibv_srq *srq);
@@ -244,6 +256,7 @@ struct ibv_qp *rnic_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 int rnic_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int rnic_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
 int rnic_destroy_qp(struct ibv_qp *qp);
+struct ibv_qp *rnic_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr);
 struct rnic_qp *rnic_find_qp(struct rnic_context *context, uint32_t qpn);
 
 /* send.c */

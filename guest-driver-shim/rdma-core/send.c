@@ -105,6 +105,16 @@ static uint8_t opcode_of(const struct ibv_send_wr *wr, bool flush)
 	}
 }
 
+/* Which of the peer's shared receive queues it is for. */
+static void put_xrc(const struct rnic_work_queue *queue, uint32_t at, const struct ibv_send_wr *wr)
+{
+	struct rnic_xrc_segment *xrc = segment_at(queue, at);
+
+	xrc->srqn = htole32(wr->qp_type.xrc.remote_srqn & 0xffffff);
+	xrc->reserved0 = 0;
+	xrc->reserved1 = 0;
+}
+
 /* Where a datagram goes. */
 static void put_datagram(const struct rnic_work_queue *queue, uint32_t at, const struct ibv_send_wr *wr)
 {
@@ -194,8 +204,8 @@ static int inline_length(const struct rnic_qp *qp, const struct ibv_send_wr *wr,
 int rnic_post_one_send(struct rnic_qp *qp, const struct ibv_send_wr *wr, const struct rnic_flush_segment *flush)
 {
 	struct rnic_work_queue *queue = &qp->sq;
-	bool is_inline = wr->send_flags & IBV_SEND_INLINE, datagram = qp->base.qp.qp_type == IBV_QPT_UD;
-	uint32_t first = (uint32_t)queue->producer * SEGMENTS_A_SLOT, segments, slots, inline_bytes = 0, at;
+	bool is_inline = wr->send_flags & IBV_SEND_INLINE, datagram = qp->base.qp.qp_type == IBV_QPT_UD, xrc;
+	uint32_t first = (uint32_t)queue->producer * SEGMENTS_A_SLOT, head, segments, slots, inline_bytes = 0, at;
 	struct rnic_control_segment *control = segment_at(queue, first);
 	uint8_t opcode = opcode_of(wr, flush);
 	int err;
@@ -206,7 +216,10 @@ int rnic_post_one_send(struct rnic_qp *qp, const struct ibv_send_wr *wr, const s
 		return EINVAL;
 	if (datagram && (!wr->wr.ud.ah || (opcode != RNIC_WORK_SEND && opcode != RNIC_WORK_SEND_IMM)))
 		return EINVAL;
-	segments = head_segments(opcode, datagram);
+	/* What sends no packet has no queue at the peer. */
+	xrc = qp->base.qp.qp_type == IBV_QPT_XRC_SEND && opcode != RNIC_WORK_LOCAL_INV && opcode != RNIC_WORK_BIND_MW;
+	head = head_segments(opcode, datagram);
+	segments = head + xrc;
 	if (is_inline) {
 		err = inline_length(qp, wr, &inline_bytes);
 		if (err)
@@ -220,16 +233,18 @@ int rnic_post_one_send(struct rnic_qp *qp, const struct ibv_send_wr *wr, const s
 		return EINVAL;
 	if (slots > rnic_room(queue))
 		return ENOMEM;
+	if (xrc)
+		put_xrc(queue, first + 1, wr);
 	if (datagram)
 		put_datagram(queue, first + 1, wr);
 	else if (opcode == RNIC_WORK_BIND_MW)
 		put_bind(queue, first + 1, &wr->bind_mw.bind_info);
 	else if (opcode == RNIC_WORK_FLUSH)
 		put_flush(queue, first + 1, wr, flush);
-	else if (segments == 3)
-		put_atomic(queue, first + 1, wr);
-	else if (segments == 2)
-		put_remote(queue, first + 1, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey);
+	else if (head == 3)
+		put_atomic(queue, first + 1 + xrc, wr);
+	else if (head == 2)
+		put_remote(queue, first + 1 + xrc, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey);
 	if (is_inline)
 		put_inline(queue, first + segments, wr);
 	else

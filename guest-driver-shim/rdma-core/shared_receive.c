@@ -41,9 +41,39 @@ static int make(struct rnic_context *context, struct rnic_srq *srq, const struct
 	return 0;
 }
 
+/* The queue as the process sees it, and what the kernel is told of it. */
+static struct rnic_srq *prepare(struct rnic_context *context, const struct ibv_srq_attr *attr,
+				struct rnic_ureq_create_srq *request)
+{
+	struct rnic_srq *srq;
+	int err;
+
+	if (!attr->max_wr || attr->max_wr > 1U << RNIC_MAX_LOG_SRQ_SLOTS ||
+	    attr->max_sge > context->limits.max_receive_sge) {
+		errno = EINVAL;
+		return NULL;
+	}
+	srq = calloc(1, sizeof(*srq));
+	if (!srq) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	pthread_spin_init(&srq->lock, PTHREAD_PROCESS_PRIVATE);
+	err = make(context, srq, attr);
+	if (err) {
+		let_go(srq);
+		errno = err;
+		return NULL;
+	}
+	request->wqe_address = (uintptr_t)srq->pages.address;
+	request->index_address = (uintptr_t)srq->indices;
+	request->log_slots = srq->log_slots;
+	request->log_stride = srq->log_stride;
+	return srq;
+}
+
 struct ibv_srq *rnic_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
-	struct rnic_context *context = to_rnic_context(pd->context);
 	struct {
 		struct ibv_create_srq core;
 		struct rnic_ureq_create_srq ours;
@@ -52,35 +82,105 @@ struct ibv_srq *rnic_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *att
 		struct ib_uverbs_create_srq_resp core;
 		struct rnic_uresp_create_srq ours;
 	} answer = {};
-	struct rnic_srq *srq;
-	int err = EINVAL;
+	struct rnic_srq *srq = prepare(to_rnic_context(pd->context), &attr->attr, &command.ours);
+	int err;
 
-	if (!attr->attr.max_wr || attr->attr.max_wr > 1U << RNIC_MAX_LOG_SRQ_SLOTS ||
-	    attr->attr.max_sge > context->limits.max_receive_sge)
-		goto fail;
-	err = ENOMEM;
-	srq = calloc(1, sizeof(*srq));
 	if (!srq)
-		goto fail;
-	pthread_spin_init(&srq->lock, PTHREAD_PROCESS_PRIVATE);
-	err = make(context, srq, &attr->attr);
-	if (err)
-		goto let_go;
-	command.ours.wqe_address = (uintptr_t)srq->pages.address;
-	command.ours.index_address = (uintptr_t)srq->indices;
-	command.ours.log_slots = srq->log_slots;
-	command.ours.log_stride = srq->log_stride;
-	err = ibv_cmd_create_srq(pd, &srq->base, attr, &command.core, sizeof(command), &answer.core, sizeof(answer));
+		return NULL;
+	err = ibv_cmd_create_srq(pd, &srq->base.srq, attr, &command.core, sizeof(command), &answer.core,
+				 sizeof(answer));
+	if (err) {
+		let_go(srq);
+		errno = err;
+		return NULL;
+	}
+	srq->srqn = answer.ours.srqn;
+	return &srq->base.srq;
+}
+
+/* Completions name queues of extended connections, since their queue pairs may be another process'. */
+static int store(struct rnic_context *context, uint32_t srqn, struct rnic_srq *srq)
+{
+	struct rnic_srq ***row = &context->srq_rows[(srqn >> SRQ_ROW_SHIFT) & (SRQ_ROWS - 1)];
+	int err = 0;
+
+	pthread_mutex_lock(&context->table_lock);
+	if (!*row)
+		*row = calloc(1U << SRQ_ROW_SHIFT, sizeof(**row));
+	if (*row)
+		(*row)[srqn & SRQ_ROW_MASK] = srq;
+	else
+		err = ENOMEM;
+	pthread_mutex_unlock(&context->table_lock);
+	return err;
+}
+
+struct rnic_srq *rnic_find_srq(struct rnic_context *context, uint32_t srqn)
+{
+	struct rnic_srq **row = context->srq_rows[(srqn >> SRQ_ROW_SHIFT) & (SRQ_ROWS - 1)];
+
+	return row ? row[srqn & SRQ_ROW_MASK] : NULL;
+}
+
+static struct ibv_srq *create_for_xrc(struct ibv_context *ibcontext, struct ibv_srq_init_attr_ex *attr)
+{
+	struct {
+		struct ibv_create_xsrq core;
+		struct rnic_ureq_create_srq ours;
+	} command = {};
+	struct {
+		struct ib_uverbs_create_srq_resp core;
+		struct rnic_uresp_create_srq ours;
+	} answer = {};
+	struct rnic_context *context = to_rnic_context(ibcontext);
+	struct rnic_srq *srq = prepare(context, &attr->attr, &command.ours);
+	int err;
+
+	if (!srq)
+		return NULL;
+	err = ibv_cmd_create_srq_ex(ibcontext, &srq->base, attr, &command.core, sizeof(command), &answer.core,
+				    sizeof(answer));
 	if (err)
 		goto let_go;
 	srq->srqn = answer.ours.srqn;
-	return &srq->base;
+	err = store(context, srq->srqn, srq);
+	if (err)
+		goto destroy;
+	return &srq->base.srq;
 
+destroy:
+	ibv_cmd_destroy_srq(&srq->base.srq);
 let_go:
 	let_go(srq);
-fail:
 	errno = err;
 	return NULL;
+}
+
+struct ibv_srq *rnic_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
+{
+	const uint32_t xrc = IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+	struct ibv_srq_init_attr usual = { .srq_context = attr->srq_context, .attr = attr->attr };
+	bool typed = attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE;
+	struct ibv_srq *srq;
+
+	if (typed && attr->srq_type == IBV_SRQT_XRC && attr->comp_mask == (xrc | IBV_SRQ_INIT_ATTR_TYPE))
+		return create_for_xrc(context, attr);
+	if ((typed && attr->srq_type != IBV_SRQT_BASIC) ||
+	    (attr->comp_mask & ~IBV_SRQ_INIT_ATTR_TYPE) != IBV_SRQ_INIT_ATTR_PD) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	srq = rnic_create_srq(attr->pd, &usual);
+	attr->attr = usual.attr;
+	return srq;
+}
+
+int rnic_get_srq_num(struct ibv_srq *srq, uint32_t *number)
+{
+	if (to_rnic_srq(srq)->base.srq_type != IBV_SRQT_XRC)
+		return EOPNOTSUPP;
+	*number = to_rnic_srq(srq)->srqn;
+	return 0;
 }
 
 int rnic_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
@@ -97,13 +197,33 @@ int rnic_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 	return ibv_cmd_query_srq(srq, attr, &command, sizeof(command));
 }
 
+/* The number may be another's already, made by another thread since. */
+static void take_out(struct rnic_context *context, struct rnic_srq *srq)
+{
+	struct rnic_srq **row = context->srq_rows[(srq->srqn >> SRQ_ROW_SHIFT) & (SRQ_ROWS - 1)];
+
+	pthread_mutex_lock(&context->table_lock);
+	if (row[srq->srqn & SRQ_ROW_MASK] == srq)
+		row[srq->srqn & SRQ_ROW_MASK] = NULL;
+	pthread_mutex_unlock(&context->table_lock);
+}
+
 int rnic_destroy_srq(struct ibv_srq *ibsrq)
 {
+	struct rnic_srq *srq = to_rnic_srq(ibsrq);
 	int err = ibv_cmd_destroy_srq(ibsrq);
+	struct rnic_cq *cq;
 
 	if (err)
 		return err;
-	let_go(to_rnic_srq(ibsrq));
+	if (srq->base.srq_type == IBV_SRQT_XRC) {
+		cq = to_rnic_cq(srq->base.cq);
+		pthread_spin_lock(&cq->lock);
+		rnic_cq_forget_srq(cq, srq);
+		take_out(to_rnic_context(ibsrq->context), srq);
+		pthread_spin_unlock(&cq->lock);
+	}
+	let_go(srq);
 	return 0;
 }
 

@@ -56,6 +56,8 @@ pub fn other_kinds_of_queues_run_or_are_refused_cleanly() {
         ("ibv_uc_pingpong -d rnic0 -g 1 -n 100 -c", "max_ah:", "Couldn't create QP"),
         ("ibv_ud_pingpong -d rnic0 -g 1 -n 100 -c", "max_ah:", "Couldn't create QP"),
         ("ibv_srq_pingpong -d rnic0 -g 1 -n 100 -q 4 -c", "max_srq:", "Couldn't create SRQ"),
+        ("ibv_xsrq_pingpong -d rnic0 -g 1 -n 100", "max_srq:", "Couldn't create"),
+        ("ibv_xsrq_pingpong -d rnic0 -g 1 -n 100 -e", "max_srq:", "Couldn't create"),
     ] {
         if has(&told, limit) {
             guests.succeed(program);
@@ -64,6 +66,19 @@ pub fn other_kinds_of_queues_run_or_are_refused_cleanly() {
         let (codes, printed) = guests.run(program);
         assert_eq!(codes, [1, 1], "{program}: {printed:?}");
         assert!(printed[1].contains(refusal), "{program}: {printed:?}");
+    }
+    if has(&told, "max_srq:") {
+        for program in [
+            "ib_send_bw -c XRC -n 200",
+            "ib_send_bw -c XRC -n 50 -q 4 -b -s 4096",
+            "ib_send_lat -c XRC -n 100 -e",
+            "ib_write_bw -c XRC -n 200",
+            "ib_read_bw -c XRC -n 100",
+            "ib_atomic_bw -c XRC -A CMP_AND_SWAP -n 100",
+            "ib_write_lat -c XRC -n 100 -I 128 -s 100",
+        ] {
+            guests.succeed(&format!("{program} -F -d rnic0"));
+        }
     }
     if has(&told, "max_ah:") {
         for program in ["ib_send_bw -c UD -n 100", "ib_send_lat -c UD -n 50", "ib_write_bw -c UC -n 100"] {
