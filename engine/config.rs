@@ -21,6 +21,8 @@ pub struct EngineConfig {
     pub window_packets: u32,
     /// Inbound frames that may wait for context, keys or receive work requests, over all queues.
     pub parked_frames: usize,
+    /// Frames that came ahead of a gap and are kept, of all queue pairs that retransmit selectively.
+    pub ahead_frames: usize,
     /// A diagnostic of severity warning stops the device.
     pub strict: bool,
     /// Largest path MTU of the port: 256 to 4096, a power of two.
@@ -44,6 +46,7 @@ impl Default for EngineConfig {
             fetched_wqes: 8192,
             window_packets: 256,
             parked_frames: 256,
+            ahead_frames: 2048,
             strict: false,
             port_mtu_bytes: 4096,
             gids: Vec::new(),

@@ -68,6 +68,8 @@ pub struct Engine {
     /// Completion queues that fail when the present step is done.
     pub(crate) lost_queues: Vec<Cqn>,
     pub(crate) parked_frames: usize,
+    /// Frames that came ahead of a gap and are kept.
+    pub(crate) ahead_frames: usize,
     pub(crate) waiting_completions: usize,
     pub(crate) timers: TimerTable,
     pub(crate) moderated: Moderated,
@@ -118,6 +120,7 @@ impl Engine {
             doomed: Vec::new(),
             lost_queues: Vec::new(),
             parked_frames: 0,
+            ahead_frames: 0,
             waiting_completions: 0,
             timers: TimerTable::default(),
             moderated: Moderated::default(),

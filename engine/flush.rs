@@ -93,6 +93,7 @@ impl Engine {
             qp.replies.clear();
         }
         qp.local_barrier = None;
+        self.forget_ahead(qpn);
         self.flush(host, qpn);
         true
     }

@@ -40,6 +40,8 @@ pub struct QueuePairView {
     /// Of an XRC target.
     pub xrc_domain: Option<u32>,
     pub privileged: bool,
+    /// It retransmits selectively; so many packets are kept ahead of a gap.
+    pub selective: Option<usize>,
     pub send_queue: RingView,
     pub receive_queue: RingView,
     /// Work requests that were read and not begun.
@@ -140,6 +142,8 @@ pub struct AdapterView {
     /// Queue pairs with something to send, with an answer to send, with a packet whose payload has come late.
     pub scheduled: [usize; 3],
     pub parked_frames: usize,
+    /// Of queue pairs that retransmit selectively: packets that came ahead of a gap.
+    pub ahead_frames: usize,
     pub waiting_completions: usize,
 }
 
@@ -182,6 +186,7 @@ impl Engine {
             next_timer_ns: self.timers.next_ns(),
             scheduled: [self.ready.len(), self.responses.len() + self.replying.len(), self.staged.len()],
             parked_frames: self.parked_frames,
+            ahead_frames: self.ahead_frames,
             waiting_completions: self.waiting_completions,
         }
     }
@@ -235,6 +240,7 @@ impl QueuePair {
             srqn: self.srqn.map(|srqn| srqn.0),
             xrc_domain: self.xrc_domain.map(|domain| domain.0),
             privileged: self.privileged,
+            selective: self.selective.as_ref().map(|selective| selective.ahead.len()),
             send_queue: self.sq.view(self.sq_producer.into(), self.sq_fetch.into(), self.sq_consumer.into()),
             receive_queue: receives,
             waiting_sends: self.waiting.len(),

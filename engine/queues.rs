@@ -10,6 +10,7 @@ use crate::numbers::{Cqn, Eqn, Pdn, Qpn, Srqn, XrcDomain};
 use crate::reliability::ResponseDue;
 use crate::reliability::replay_buffer::ReplayBuffer;
 use crate::reliability::reply::Replies;
+use crate::reliability::selective::Selective;
 use crate::reliability::timer::Deadlines;
 use crate::tx::gather::Gathering;
 use crate::wqe_pool::WqeId;
@@ -107,6 +108,8 @@ pub(crate) struct QueuePair {
     pub serial: u32,
     pub signal_all: bool,
     pub privileged: bool,
+    /// Both ends retransmit selectively.
+    pub selective: Option<Box<Selective>>,
     pub send_cqn: Cqn,
     pub receive_cqn: Cqn,
     pub sq: Ring,
@@ -288,6 +291,7 @@ impl QueuePair {
             serial: 0,
             signal_all: new.signal_all,
             privileged: new.privileged,
+            selective: new.selective.then(Default::default),
             send_cqn: new.send_cqn,
             receive_cqn: new.receive_cqn,
             sq,
@@ -325,6 +329,11 @@ impl QueuePair {
             sqd_notify: false,
             leaving: false,
         }
+    }
+
+    /// A packet of the peer that is missing, and of which the peer is still to hear.
+    pub fn first_gap(&self) -> Option<Psn> {
+        self.selective.as_ref()?.gaps.front().copied()
     }
 
     /// What is being gathered must not leave, and what was resolved for it is of no use.

@@ -205,6 +205,7 @@ impl Simulation {
             doorbell_page: 1,
             signal_all: false,
             privileged: false,
+            selective: false,
             qp_type: rnic_abi::command::QP_TYPE_RC,
         };
         let qpn = self.create_pair(number, spec, shared)?;

@@ -489,6 +489,8 @@ constants! {
     QP_SIGNAL_ALL: u8 = 1 << 0;
     /// Receives come from the shared receive queue `srqn`.
     QP_SRQ: u8 = 1 << 1;
+    /// Only lost packets are sent again; both ends must have it.
+    QP_SELECTIVE: u8 = 1 << 3;
     /// The kernel's own: REG_MR and the local DMA key are allowed.
     QP_PRIVILEGED: u8 = 1 << 2;
     /// The kernel's own: receives may name the local DMA key.

@@ -76,6 +76,8 @@ constants! {
     FEATURE_FLUSH: u64 = 1 << 10;
     /// Queue pairs of types XRC_INI and XRC_TGT, and shared receive queues with SRQ_XRC.
     FEATURE_XRC: u64 = 1 << 11;
+    /// QP_SELECTIVE: only lost packets are sent again.
+    FEATURE_SELECTIVE: u64 = 1 << 12;
     /// Shared receive queues.
     FEATURE_SRQ: u64 = 1 << 16;
     /// RESIZE_CQ.

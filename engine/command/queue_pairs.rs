@@ -173,6 +173,8 @@ impl Engine {
         qp.inbound.clear();
         qp.inbound_blocked = false;
         (qp.receive_plan, qp.receive_wqe) = (None, None);
+        self.forget_ahead(qpn);
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
         qp.replies.clear();
         qp.local_barrier = None;
         (qp.replies.turn, qp.atomic) = (TransmitState::Idle, AtomicRead::Idle);

@@ -97,6 +97,8 @@ pub struct NewQp {
     pub signal_all: bool,
     /// It may name the local DMA key and register regions by work request.
     pub privileged: bool,
+    /// Both ends retransmit selectively.
+    pub selective: bool,
     /// Where its receives come from; without it from its own ring.
     pub srqn: Option<Srqn>,
     /// Of an XRC target.

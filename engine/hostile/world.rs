@@ -193,7 +193,7 @@ pub fn check_reset(mut host: Host) -> Result<(), TestCaseError> {
     let mut peer = Host::new(EngineConfig::default(), IP_B, 0x12);
     peer.now_ns = host.now_ns;
     peer.bring_up();
-    let mut fabric = Fabric { a: fresh, b: peer, wire: vec![], drop: Box::new(|_, _| false) };
+    let mut fabric = Fabric { a: fresh, b: peer, wire: vec![], drop: Box::new(|_, _| false), drop_packet: None };
     fabric.connect(&Attributes::mtu(1));
     fabric.b.post_receive(VIRTUAL, 0, 0x100);
     fabric.a.send(&Request::new(WorkOpcode::WRITE_IMM, 300));

@@ -4,6 +4,7 @@
 //! disarmed, and for a NAK the way back or the end. Retiring goes by PSN; the MSN has to agree.
 
 use super::replay_buffer::ReplayEntry;
+use super::selective::{FIRST_GAP, FURTHER_GAP};
 use super::timer::Timer;
 use crate::blocks::Block;
 use crate::context::queue_pair::QpContext;
@@ -33,6 +34,9 @@ impl Engine {
         if !self.is_outstanding(context, psn) && !planted("ghost_acknowledgements_count") {
             self.counters.ghost_acks += 1;
             return;
+        }
+        if matches!(syndrome, FIRST_GAP | FURTHER_GAP) && self.is_selective(qpn) {
+            return self.gap_reported(host, qpn, context, psn, syndrome, msn);
         }
         if msn.is_after(context.requester.message_count) {
             self.msn_disagrees(host, qpn, msn);
@@ -85,7 +89,7 @@ impl Engine {
             if context.requester.send_psn.is_before(next) {
                 // What was to be sent again has arrived.
                 self.recall(qpn);
-                context.requester.send_psn = next;
+                context.requester.send_psn = self.first_to_send(qpn, context, next);
             }
             if context.requester.send_psn == context.requester.fresh_psn {
                 context.requester.attempt = 0;

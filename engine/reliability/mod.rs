@@ -10,6 +10,7 @@ pub(crate) mod replay_buffer;
 pub(crate) mod reply;
 pub(crate) mod response;
 pub(crate) mod retransmit;
+pub(crate) mod selective;
 pub(crate) mod timer;
 
 use rnic_wire::{Msn, Psn, Syndrome};

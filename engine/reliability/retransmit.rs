@@ -38,6 +38,7 @@ impl Engine {
             context.requester.response_gap = false;
             let unacked = context.requester.unacked_psn;
             let from = if planted("timeout_skips_the_oldest") { unacked.next() } else { unacked };
+            self.probe(qpn, &context);
             self.go_back(qpn, &mut context, from);
             self.start_retry_timer(host, qpn, &context);
         }
@@ -50,12 +51,15 @@ impl Engine {
         self.fail_oldest(host, qpn, context, Status::RetryExceeded, Diagnostic::RetryExceeded);
     }
 
-    /// The next packet to leave is `psn` again, and everything after it.
+    /// The next packet to leave is `psn` again, and everything after it; selectively, what is after it and missing.
     pub(crate) fn go_back(&mut self, qpn: Qpn, context: &mut QpContext, psn: Psn) {
-        context.requester.send_psn = psn;
         context.requester.attempt = context.requester.attempt.saturating_add(1);
+        context.requester.send_psn = psn;
         if let Some(qp) = self.queue_pairs.get_mut(qpn) {
             qp.recall_transmit();
+            if let Some(selective) = qp.selective.as_mut() {
+                context.requester.send_psn = selective.begin_with(psn);
+            }
         }
         self.schedule(qpn);
     }

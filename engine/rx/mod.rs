@@ -12,10 +12,13 @@
 //! Packets of the unreliable transports take the same stages but for PSN and answers: [`unreliable`], [`datagram`];
 //! [`multicast`] gives each queue pair of a group its copy.
 //!
+//! Where both ends retransmit selectively, a packet that comes before its turn is kept: [`ahead`].
+//!
 //! A packet that misses a context, a key or a receive work request waits at the head of its queue pair's inbound
 //! list and runs again; nothing is changed before the stage that cannot be blocked any more.
 
 pub(crate) mod acknowledge;
+pub(crate) mod ahead;
 pub(crate) mod atomic_reply;
 pub(crate) mod complete;
 pub(crate) mod datagram;

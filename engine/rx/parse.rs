@@ -48,6 +48,16 @@ impl Engine {
             self.line_up(qpn, || std::mem::take(frame));
         } else if self.run_packet(host, qpn, frame) == Err(Stop::Blocked) {
             self.park(qpn, std::mem::take(frame));
+        } else if self.is_selective(qpn) && !self.keep_ahead(host, qpn, || std::mem::take(frame)) {
+            self.run_kept(host, qpn);
+        }
+    }
+
+    /// Those that came before their turn; they wait like any other for what they miss.
+    fn run_kept(&mut self, host: &mut Host, qpn: Qpn) {
+        let blocked = self.run_ahead(host, qpn) == Err(Stop::Blocked);
+        if let Some(qp) = self.queue_pairs.get_mut(qpn).filter(|_| blocked) {
+            qp.inbound_blocked = true;
         }
     }
 
@@ -75,12 +85,20 @@ impl Engine {
         loop {
             let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
             qp.inbound_blocked = false;
-            let Some(frame) = qp.inbound.pop_front() else { return };
+            let is_selective = qp.selective.is_some();
+            let Some(frame) = qp.inbound.pop_front() else { break };
             self.parked_frames -= 1;
             if self.run_packet(host, qpn, &frame) == Err(Stop::Blocked) {
                 return self.park(qpn, frame);
             }
+            if is_selective && !self.keep_ahead(host, qpn, || frame) {
+                self.run_kept(host, qpn);
+                if self.queue_pairs.get(qpn).is_some_and(|qp| qp.inbound_blocked) {
+                    return;
+                }
+            }
         }
+        self.run_kept(host, qpn);
     }
 
     /// Drops that need no context.

@@ -117,7 +117,7 @@ fn a_reset_mends_a_stopped_device_and_counters_go_on() {
     fresh.now_ns = a.now_ns;
     fresh.bring_up();
     fresh.create_qp(0x15);
-    let mut fabric = Fabric { a: fresh, b, wire: vec![], drop: Box::new(|_, _| false) };
+    let mut fabric = Fabric { a: fresh, b, wire: vec![], drop: Box::new(|_, _| false), drop_packet: None };
     fabric.connect_another(6, &Attributes::mtu(1));
     let again = Request { qpn: Some(0x17), ..Request::new(WorkOpcode::WRITE, 600) };
     fabric.a.send(&again);

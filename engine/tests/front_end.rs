@@ -83,6 +83,7 @@ impl ToyHost {
             service: Service::Rc,
             signal_all: false,
             privileged: false,
+            selective: false,
             srqn: None,
             xrc_domain: None,
             log_sq_slots: 3,

@@ -1,9 +1,12 @@
 //! Owed acknowledgements leave through the same packet build and port as requests.
 
+use crate::context::queue_pair::QpContext;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::{Stop, Waiter};
+use crate::reliability::ResponseDue;
+use crate::reliability::selective::{FIRST_GAP, FURTHER_GAP};
 use rnic_pcie::Cause;
 use rnic_wire::Frame;
 
@@ -17,21 +20,19 @@ impl Engine {
             if !qp.replies.is_empty() {
                 continue;
             }
-            let Some(due) = qp.owed.take() else { continue };
-            let cause = Cause::Packet { qpn: qpn.0, psn: due.psn.get(), attempt: 0 };
-            let built = self
-                .load_qp(host, qpn, cause, Waiter::Respond(qpn))
-                .and_then(|context| self.build_response(host, qpn, &context, &due, frame));
+            let Some(psn) = qp.owed.map(|due| due.psn).or_else(|| qp.first_gap()) else { continue };
+            let cause = Cause::Packet { qpn: qpn.0, psn: psn.get(), attempt: 0 };
+            let built = match self.load_qp(host, qpn, cause, Waiter::Respond(qpn)) {
+                Ok(context) => self.build_due(host, qpn, &context, frame),
+                Err(stop) => Err(stop),
+            };
             match built {
-                Ok(()) => {
+                Ok(false) | Err(Stop::Blocked) => {}
+                Ok(true) => {
                     self.counters.sent_pkts += 1;
                     self.last_sender = qpn;
+                    self.requeue_response(qpn);
                     return true;
-                }
-                Err(Stop::Blocked) => {
-                    if let Some(qp) = self.queue_pairs.get_mut(qpn) {
-                        qp.owed = Some(due);
-                    }
                 }
                 Err(stop) => self.queue_pair_broken(host, qpn, stop),
             }
@@ -39,9 +40,21 @@ impl Engine {
         false
     }
 
+    /// What is owed, or else a gap that the peer is to hear of. False when there is nothing any more.
+    fn build_due(&mut self, host: &mut Host, qpn: Qpn, context: &QpContext, frame: &mut Frame) -> Result<bool, Stop> {
+        let (expected_psn, msn) = (context.responder.expected_psn, context.responder.msn);
+        let owed = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.owed.take());
+        let gap = |psn| {
+            let syndrome = if psn == expected_psn { FIRST_GAP } else { FURTHER_GAP };
+            ResponseDue { psn, syndrome, msn }
+        };
+        let Some(due) = owed.or_else(|| self.next_gap(qpn, expected_psn).map(gap)) else { return Ok(false) };
+        self.build_response(host, qpn, context, &due, frame).map(|()| true)
+    }
+
     pub(crate) fn requeue_response(&mut self, qpn: Qpn) {
         if let Some(qp) = self.queue_pairs.get_mut(qpn)
-            && qp.owed.is_some()
+            && (qp.owed.is_some() || qp.first_gap().is_some())
             && !qp.owed_queued
         {
             qp.owed_queued = true;

@@ -100,7 +100,7 @@ impl Engine {
         }
         self.blocks.touch(host.now_ns, Block::ReplayBuffer, qpn.0);
         let next = segment.next_psn;
-        context.requester.send_psn = next;
+        context.requester.send_psn = self.next_to_send(qpn, context, segment.psn, next);
         if next.is_after(context.requester.fresh_psn) {
             context.requester.fresh_psn = next;
         }

@@ -168,6 +168,7 @@ impl Side {
             doorbell_page,
             signal_all: false,
             privileged: false,
+            selective: false,
         })?;
         self.report.own = Endpoint {
             gid,

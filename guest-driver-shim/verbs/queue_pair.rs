@@ -30,6 +30,8 @@ pub struct QpSpec {
     pub signal_all: bool,
     /// The kernel's own: REG_MR and the local DMA key are allowed.
     pub privileged: bool,
+    /// Only lost packets are sent again; the peer must do the same.
+    pub selective: bool,
 }
 
 /// Where a queue pair's receives come from.
@@ -38,6 +40,18 @@ enum Receives {
     Own,
     Of(Srqn),
     None,
+}
+
+impl QpSpec {
+    fn flags(&self, shares_receives: bool) -> u8 {
+        let bits = [
+            (self.signal_all, QP_SIGNAL_ALL),
+            (shares_receives, QP_SRQ),
+            (self.privileged, QP_PRIVILEGED),
+            (self.selective, QP_SELECTIVE),
+        ];
+        bits.into_iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit)
+    }
 }
 
 #[derive(Debug)]
@@ -113,10 +127,7 @@ impl Device {
         let body = CreateQp {
             qpn: qpn.into(),
             qp_type: spec.qp_type,
-            flags: [(spec.signal_all, QP_SIGNAL_ALL), (srqn.is_some(), QP_SRQ), (spec.privileged, QP_PRIVILEGED)]
-                .into_iter()
-                .filter(|(set, _)| *set)
-                .fold(0, |flags, (_, bit)| flags | bit),
+            flags: spec.flags(srqn.is_some()),
             srqn: srqn.map_or(0, |srqn| srqn.0).into(),
             log_sq_slots: spec.log_send_slots,
             log_rq_entries: spec.log_receive_entries,

@@ -75,6 +75,7 @@ impl Station {
             doorbell_page: 1,
             signal_all: false,
             privileged: false,
+            selective: false,
             qp_type: rnic_abi::command::QP_TYPE_RC,
         }
     }

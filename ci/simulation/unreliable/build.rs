@@ -78,6 +78,7 @@ impl Simulation {
             doorbell_page: 1,
             signal_all: false,
             privileged: false,
+            selective: false,
             qp_type: if service == Service::Uc { QP_TYPE_UC } else { QP_TYPE_UD },
         };
         let qpn = self.create_pair(host, spec, shared)?;

@@ -77,6 +77,7 @@ impl Station {
             doorbell_page: 1,
             signal_all: false,
             privileged: false,
+            selective: false,
             qp_type: rnic_abi::command::QP_TYPE_RC,
         })?;
         device.modify_queue_pair(qpn, init_attributes(ACCESS))?;
@@ -103,6 +104,7 @@ impl Station {
                 doorbell_page: 1,
                 signal_all: false,
                 privileged: false,
+                selective: false,
             })?;
             self.device.modify_queue_pair(qpn, init_attributes(ACCESS))?;
             self.queue_pairs.push(qpn);

@@ -125,7 +125,8 @@ fn queue_pair(row: &QueuePairRow) -> String {
         row.transmit
     );
     let receives = row.srqn.map_or_else(|| ring(&row.receive_queue), |srqn| format!("from SRQ {srqn}"));
-    text += &format!("    receive   {receives}; {} frames waiting\n", row.inbound_frames);
+    let ahead = row.kept_ahead.map_or_else(String::new, |kept| format!(", {kept} kept ahead of a gap (selective)"));
+    text += &format!("    receive   {receives}; {} frames waiting{ahead}\n", row.inbound_frames);
     for (timer, due_ns) in &row.timers_due_ns {
         text += &format!("    timer     {timer} due at {}\n", seconds(*due_ns));
     }

@@ -42,6 +42,9 @@ pub struct QueuePairRow {
     pub xrc_domain: Option<u32>,
     #[serde(default)]
     pub privileged: bool,
+    /// Of one that retransmits selectively: packets that are kept ahead of a gap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_ahead: Option<usize>,
     pub send_queue: RingRow,
     pub receive_queue: RingRow,
     pub waiting_sends: usize,
@@ -234,6 +237,7 @@ impl From<QueuePairView> for QueuePairRow {
             srqn: view.srqn,
             xrc_domain: view.xrc_domain,
             privileged: view.privileged,
+            kept_ahead: view.selective,
             send_queue: view.send_queue.into(),
             receive_queue: view.receive_queue.into(),
             waiting_sends: view.waiting_sends,

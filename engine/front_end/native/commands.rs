@@ -172,11 +172,13 @@ fn create_qp(body: abi::CreateQp) -> Result<Command, CommandError> {
     must_be_zero(&[
         body.reserved0.into(),
         body.reserved1.get().into(),
-        (body.flags & !(QP_SIGNAL_ALL | QP_SRQ | QP_PRIVILEGED)).into(),
+        (body.flags & !(QP_SIGNAL_ALL | QP_SRQ | QP_PRIVILEGED | QP_SELECTIVE)).into(),
     ])?;
     let qpn = body.qpn.get();
     let unsupported = CommandError::new(CommandStatus::BAD_PARAMETER, Diagnostic::QpTypeUnsupported, qpn);
     let service = Service::from_code(body.qp_type).ok_or(unsupported)?;
+    let selective = body.flags & QP_SELECTIVE != 0;
+    must_be_zero(&[(selective && !service.is_reliable()).into()])?;
     let srqn = (body.flags & QP_SRQ != 0).then_some(Srqn(body.srqn.get()));
     let rq_pages = if service.has_receive_queue() { receive_pages(&body)? } else { no_receives(&body)? };
     let sq_pages = if service.has_send_queue() { page_list(&body.sq_pages, qpn)? } else { no_sends(&body)? };
@@ -189,6 +191,7 @@ fn create_qp(body: abi::CreateQp) -> Result<Command, CommandError> {
         service,
         signal_all: body.flags & QP_SIGNAL_ALL != 0,
         privileged: body.flags & QP_PRIVILEGED != 0,
+        selective,
         srqn,
         xrc_domain: (service == Service::XrcTarget).then_some(XrcDomain(body.pdn.get())),
         log_sq_slots: body.log_sq_slots,

@@ -80,6 +80,7 @@ impl Registers {
                     | FEATURE_ATOMIC_WRITE
                     | FEATURE_FLUSH
                     | FEATURE_XRC
+                    | FEATURE_SELECTIVE
             }
             REG_STATUS => {
                 bit(view.enabled, STATUS_ENABLED) | bit(view.fatal, STATUS_FATAL) | bit(view.link_up, STATUS_LINK_UP)

@@ -55,6 +55,8 @@ pub struct Fabric {
     pub wire: Vec<Carried>,
     /// Decides by direction and number whether a frame is lost.
     pub drop: Box<dyn FnMut(char, usize) -> bool>,
+    /// Decides by the packet itself, where it is given.
+    pub drop_packet: Option<Box<dyn FnMut(&Carried) -> bool>>,
 }
 
 impl Fabric {
@@ -73,7 +75,7 @@ impl Fabric {
     pub fn unconnected(config: EngineConfig) -> Self {
         let a = Host::new(config.clone(), IP_A, 0x11);
         let b = Host::new(config, IP_B, 0x12);
-        Self { a, b, wire: Vec::new(), drop: Box::new(|_, _| false) }
+        Self { a, b, wire: Vec::new(), drop: Box::new(|_, _| false), drop_packet: None }
     }
 
     pub fn connect(&mut self, attributes: &Attributes) {
@@ -108,7 +110,12 @@ impl Fabric {
                     idle = false;
                     frame.seal();
                     let lost = (self.drop)(from, self.wire.len());
-                    self.wire.push(Carried::new(from, frame.bytes(), lost));
+                    let mut carried = Carried::new(from, frame.bytes(), lost);
+                    if let Some(drop) = self.drop_packet.as_mut() {
+                        carried.lost = drop(&carried);
+                    }
+                    let lost = carried.lost;
+                    self.wire.push(carried);
                     if !lost {
                         self.side(if from == 'a' { 'b' } else { 'a' }).receive(frame);
                     }

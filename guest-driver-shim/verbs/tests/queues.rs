@@ -41,6 +41,7 @@ impl Rig {
                 doorbell_page: 3,
                 signal_all: false,
                 privileged: false,
+                selective: false,
                 qp_type: rnic_abi::command::QP_TYPE_RC,
             })
             .unwrap();

@@ -69,6 +69,7 @@ fn a_queue_pair_on_a_shared_queue_names_it_and_has_no_ring_of_its_own() {
         doorbell_page: 3,
         signal_all: true,
         privileged: false,
+        selective: false,
     };
     rig.device.create_queue_pair_on_srq(qp, srqn).unwrap();
     let (opcode, body) = rig.state.borrow().commands.last().cloned().unwrap();

@@ -147,6 +147,7 @@ fn queue_pair(device: &mut Device, log_send_slots: u8, log_receive_stride: u8) -
             doorbell_page: 2,
             signal_all: false,
             privileged: false,
+            selective: false,
             qp_type: rnic_abi::command::QP_TYPE_RC,
         })
         .unwrap()
