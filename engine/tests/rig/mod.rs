@@ -47,6 +47,9 @@ impl Attributes {
     }
 }
 
+/// Whether this packet is lost.
+pub type Losing = Box<dyn FnMut(&Carried) -> bool>;
+
 /// Both hosts and the wire between them.
 pub struct Fabric {
     pub a: Host,
@@ -56,7 +59,7 @@ pub struct Fabric {
     /// Decides by direction and number whether a frame is lost.
     pub drop: Box<dyn FnMut(char, usize) -> bool>,
     /// Decides by the packet itself, where it is given.
-    pub drop_packet: Option<Box<dyn FnMut(&Carried) -> bool>>,
+    pub drop_packet: Option<Losing>,
 }
 
 impl Fabric {
