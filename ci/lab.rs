@@ -8,6 +8,7 @@ use crate::debian::Debian;
 use crate::guest::workbench::{Workbench, WorkbenchSpec};
 use crate::guest::{Acceleration, Guest, GuestSpec, Host, accelerator, boot, restore, snapshot};
 use crate::image::Image;
+use crate::options::GuestKernel;
 use crate::qemu::{Qemu, RunFolder};
 use crate::rdma::user_module::{self, UserModule};
 use crate::rdma::workshop::Workshop;
@@ -44,13 +45,13 @@ impl Lab {
     fn prepare_with(
         options: &Options,
         progress: &mut dyn Progress,
-        provide: fn(&Cache, &mut Debian<'_>, &mut dyn Progress) -> Result<Image>,
+        provide: fn(&Cache, &mut Debian<'_>, GuestKernel, &mut dyn Progress) -> Result<Image>,
     ) -> Result<Lab> {
         let cache = Cache::open(options)?;
         let _lock = cache.lock(progress)?;
         let mut debian = Debian::new(&cache, options);
         let qemu = Qemu::provide(options, &mut debian, progress)?;
-        let image = provide(&cache, &mut debian, progress)?;
+        let image = provide(&cache, &mut debian, options.kernel, progress)?;
         let host = Host { qemu, image, run_folder: Arc::new(RunFolder::create(options)?) };
         let acceleration = accelerator::choose(options, &cache, &host, progress)?;
         let snapshot = snapshot::provide(&cache, &host, acceleration, progress)?;

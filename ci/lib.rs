@@ -41,5 +41,5 @@ pub mod tools;
 pub use error::{Error, Result};
 pub use held_folder::HeldFolder;
 pub use lab::Lab;
-pub use options::{Accelerator, Options};
+pub use options::{Accelerator, GuestKernel, Options};
 pub use progress::{Progress, Silent, StandardError, tell};

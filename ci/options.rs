@@ -27,6 +27,44 @@ impl FromStr for Accelerator {
     }
 }
 
+/// Which of Debian trixie's kernels our guests run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GuestKernel {
+    /// The release's own.
+    #[default]
+    Stable,
+    /// The one of trixie-backports.
+    Backports,
+}
+
+impl GuestKernel {
+    pub const ALL: [GuestKernel; 2] = [GuestKernel::Stable, GuestKernel::Backports];
+
+    /// What its releases begin with.
+    pub fn series(self) -> &'static str {
+        match self {
+            GuestKernel::Stable => "6.12",
+            GuestKernel::Backports => "7.3",
+        }
+    }
+
+    pub(crate) fn suite(self) -> &'static str {
+        match self {
+            GuestKernel::Stable => "trixie",
+            GuestKernel::Backports => "trixie-backports",
+        }
+    }
+}
+
+impl FromStr for GuestKernel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = GuestKernel::ALL.into_iter().find(|kernel| kernel.series() == text);
+        known.ok_or_else(|| format!("guest kernel {text:?} is none of 6.12, 7.3"))
+    }
+}
+
 /// Choices for provisioning and for all guests of a laboratory.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -43,6 +81,7 @@ pub struct Options {
     /// Where the logs of guests go and stay; none: a temporary folder, kept only after a failure.
     pub run_folder: Option<PathBuf>,
     pub accelerator: Accelerator,
+    pub kernel: GuestKernel,
 }
 
 impl Options {

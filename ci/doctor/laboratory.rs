@@ -51,7 +51,7 @@ fn look(options: &Options, progress: &mut dyn Progress) -> Vec<Finding> {
     let offline = Options { offline: true, refresh: false, ..options.clone() };
     let mut passed_over = Remarks::default();
     let qemu = Qemu::provide(&offline, &mut Debian::new(&cache, &offline), &mut passed_over);
-    let image = Image::provide(&cache, &mut Debian::new(&cache, &offline), progress);
+    let image = Image::provide(&cache, &mut Debian::new(&cache, &offline), offline.kernel, progress);
     let complete = qemu.is_ok() && image.is_ok();
     let mut findings = vec![archive(options, &cache, complete)];
     let can_fetch = findings.iter().all(|finding| finding.level != Level::Stops);

@@ -1,7 +1,7 @@
 //! The guest image: a Debian kernel as bare ELF, and an initial file system with busybox and our own [`init`](INIT).
 //!
 //! In: the packages `linux-image-amd64` (the flavour that has rdma_rxe; virtio console, PCI hot-plug and PVH are built
-//! in) and `busybox-static`. Out: [`Image`]: two files that QEMU boots. The initial file system stays uncompressed: a
+//! in), of trixie or of its backports, and `busybox-static`. Out: [`Image`]: two files that QEMU boots. The initial file system stays uncompressed: a
 //! guest without hardware acceleration unpacks slower than the host reads.
 
 pub mod cpio;
@@ -15,6 +15,7 @@ use crate::cache::{Cache, ContentKey};
 use crate::debian::{Debian, PackageSet, Tree};
 use crate::error::file;
 use crate::guest::machine::MEMORY_MIB;
+use crate::options::GuestKernel;
 use crate::{Error, Progress, Result};
 use cpio::CpioWriter;
 
@@ -127,16 +128,26 @@ pub struct Image {
 
 impl Image {
     /// The image; built if the cache does not hold it. Call it with the cache's lock held.
-    pub fn provide(cache: &Cache, debian: &mut Debian<'_>, progress: &mut dyn Progress) -> Result<Image> {
-        let mut contents =
-            vec!["boot/vmlinuz-", "boot/config-", "usr/bin/busybox", "/modules.builtin", "/modules.order"];
+    pub fn provide(
+        cache: &Cache,
+        debian: &mut Debian<'_>,
+        kernel: GuestKernel,
+        progress: &mut dyn Progress,
+    ) -> Result<Image> {
+        let (packages, mut contents) = parts(kernel);
+        contents.extend_from_slice(&["usr/bin/busybox", "/modules.builtin", "/modules.order"]);
         contents.extend_from_slice(MODULES);
-        let set = PackageSet::whole("guest", "trixie", &["linux-image-amd64", "busybox-static"]);
-        let tree = debian.provide(&set.cut_to(&["linux-image-", "busybox-static"], &contents), progress)?;
-        let packed_kernel = find_kernel(&tree.folder.join("boot"))?;
-        let release =
-            packed_kernel.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix("vmlinuz-"));
-        let kernel_release = release.unwrap_or_default().to_owned();
+        let set = PackageSet::whole("guest", kernel.suite(), &["linux-image-amd64", "busybox-static"]);
+        let tree = debian.provide(&set.cut_to(packages, &contents), progress)?;
+        let (packed_kernel, kernel_release) = match kernel {
+            GuestKernel::Stable => find_kernel(&tree.folder.join("boot"))?,
+            GuestKernel::Backports => find_kernel_with_modules(&tree.folder.join("usr/lib/modules"))?,
+        };
+        let series = kernel.series();
+        if !kernel_release.starts_with(&format!("{series}.")) {
+            let reason = format!("{} has Linux {kernel_release} now, and not {series}", kernel.suite());
+            return Err(Error::Kernel { path: packed_kernel, reason });
+        }
         let key = ContentKey::new().part(&tree.manifest.tree).part(INIT).part(APPLETS.join(" "));
         let key = key.part(SHARE_MODULES.join(" ")).part(LOADED_MODULES.join(" ")).name();
         if !cache.folder().join("images").join(&key).is_dir() {
@@ -164,15 +175,43 @@ impl Image {
     }
 }
 
-fn find_kernel(boot: &Path) -> Result<PathBuf> {
+/// The packages that a kernel is in, and where in them it lies.
+fn parts(kernel: GuestKernel) -> (&'static [&'static str], Vec<&'static str>) {
+    match kernel {
+        GuestKernel::Stable => (&["linux-image-", "busybox-static"], vec!["boot/vmlinuz-", "boot/config-"]),
+        // One package has the kernel, one its modules, one what is built in.
+        GuestKernel::Backports => {
+            (&["linux-binary-", "linux-modules-", "linux-base-", "busybox-static"], vec!["/vmlinuz", "-amd64/config"])
+        }
+    }
+}
+
+/// A kernel beside its modules, and its release.
+fn find_kernel_with_modules(releases: &Path) -> Result<(PathBuf, String)> {
+    let entries = fs::read_dir(releases).map_err(file("look-up", releases))?.flatten();
+    let mut kernels: Vec<(PathBuf, String)> = entries
+        .filter_map(|entry| Some((entry.path().join("vmlinuz"), entry.file_name().into_string().ok()?)))
+        .filter(|(kernel, _)| kernel.is_file())
+        .collect();
+    kernels.sort();
+    kernels
+        .pop()
+        .ok_or_else(|| Error::Kernel { path: releases.to_path_buf(), reason: "no folder in it holds a vmlinuz".into() })
+}
+
+/// A kernel of the boot folder, and its release.
+fn find_kernel(boot: &Path) -> Result<(PathBuf, String)> {
     let entries = fs::read_dir(boot).map_err(file("look-up", boot))?.flatten().map(|entry| entry.path());
     let mut kernels: Vec<PathBuf> = entries
         .filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("vmlinuz-")))
         .collect();
     kernels.sort();
-    kernels
+    let kernel = kernels
         .pop()
-        .ok_or_else(|| Error::Kernel { path: boot.to_path_buf(), reason: "the folder holds no vmlinuz".into() })
+        .ok_or_else(|| Error::Kernel { path: boot.to_path_buf(), reason: "the folder holds no vmlinuz".into() })?;
+    let release = kernel.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix("vmlinuz-"));
+    let release = release.unwrap_or_default().to_owned();
+    Ok((kernel, release))
 }
 
 fn write_initial_file_system(path: &Path, busybox: &Path, modules: &[PathBuf]) -> Result<()> {
@@ -222,6 +261,14 @@ mod tests {
         for name in ["config-6.12.1", "vmlinuz-6.12.1", "vmlinuz-6.12.2"] {
             fs::write(folder.path().join(name), b"").expect("written");
         }
-        assert!(find_kernel(folder.path()).expect("found").ends_with("vmlinuz-6.12.2"));
+        let (kernel, release) = find_kernel(folder.path()).expect("found");
+        assert!(kernel.ends_with("vmlinuz-6.12.2"));
+        assert_eq!(release, "6.12.2");
+        assert!(matches!(find_kernel_with_modules(folder.path()), Err(Error::Kernel { .. })));
+        fs::create_dir(folder.path().join("7.3.4")).expect("made");
+        fs::write(folder.path().join("7.3.4/vmlinuz"), b"").expect("written");
+        let (kernel, release) = find_kernel_with_modules(folder.path()).expect("found");
+        assert!(kernel.ends_with("7.3.4/vmlinuz"));
+        assert_eq!(release, "7.3.4");
     }
 }

@@ -21,6 +21,8 @@ pub struct Parts<'a> {
 const LOADED: &[&str] = &[
     "kernel/fs/configfs/configfs.ko",
     "kernel/drivers/infiniband/core/ib_core.ko",
+    // From Linux 7 on; what is not there is passed over.
+    "kernel/drivers/infiniband/core/ib_uverbs_support.ko",
     "kernel/drivers/infiniband/core/ib_uverbs.ko",
     "kernel/drivers/infiniband/core/ib_cm.ko",
     "kernel/drivers/infiniband/core/iw_cm.ko",
@@ -176,7 +178,7 @@ mod tests {
         ] {
             assert!(holds(text), "{text:?}");
         }
-        assert!(holds("lib/loaded/57-rnic.ko\0") && holds("/lib/modules/6.1/extra/rnic.ko"));
+        assert!(holds("lib/loaded/58-rnic.ko\0") && holds("/lib/modules/6.1/extra/rnic.ko"));
         assert!(!holds("no library"));
     }
 }

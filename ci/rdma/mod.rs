@@ -20,6 +20,7 @@ use crate::cache::{Cache, ContentKey};
 use crate::debian::{Debian, PackageSet};
 use crate::error::file;
 use crate::image::Image;
+use crate::options::GuestKernel;
 use crate::{Progress, Result};
 use workshop::Workshop;
 
@@ -29,8 +30,13 @@ const PROGRAMS: &[&str] = &["ibverbs-utils", "rdmacm-utils", "perftest", "iprout
 const CONTENTS: &[&str] = &["usr/bin/", "usr/sbin/", "usr/lib/x86_64-linux-gnu/", "usr/lib64/"];
 
 /// The image; built as far as the cache does not hold it. Call it with the cache's lock held.
-pub fn provide(cache: &Cache, debian: &mut Debian<'_>, progress: &mut dyn Progress) -> Result<Image> {
-    let base = Image::provide(cache, debian, progress)?;
+pub fn provide(
+    cache: &Cache,
+    debian: &mut Debian<'_>,
+    kernel: GuestKernel,
+    progress: &mut dyn Progress,
+) -> Result<Image> {
+    let base = Image::provide(cache, debian, kernel, progress)?;
     let set = PackageSet::whole("rdma-programs", "trixie", PROGRAMS).cut_to(&[], CONTENTS);
     let programs = debian.provide(&set, progress)?;
     let workshop = Workshop::provide(debian, &base.kernel_release, progress)?;
@@ -55,12 +61,22 @@ pub fn provide(cache: &Cache, debian: &mut Debian<'_>, progress: &mut dyn Progre
     Ok(Image { initial_file_system: folder.join("initrd"), key, ..base })
 }
 
-/// Memory for Python, its library and a second program of it.
-const PYVERBS_MEMORY_MIB: u32 = 512;
+/// Memory for Python, its library and a second program of it; the newer kernel and its modules take more themselves.
+fn pyverbs_memory_mib(kernel: GuestKernel) -> u32 {
+    match kernel {
+        GuestKernel::Stable => 512,
+        GuestKernel::Backports => 768,
+    }
+}
 
 /// The same image with Python and rdma-core's own tests behind it: apart, so that the ordinary one stays small.
-pub fn provide_pyverbs(cache: &Cache, debian: &mut Debian<'_>, progress: &mut dyn Progress) -> Result<Image> {
-    let base = provide(cache, debian, progress)?;
+pub fn provide_pyverbs(
+    cache: &Cache,
+    debian: &mut Debian<'_>,
+    kernel: GuestKernel,
+    progress: &mut dyn Progress,
+) -> Result<Image> {
+    let base = provide(cache, debian, kernel, progress)?;
     let workshop = Workshop::provide(debian, &base.kernel_release, progress)?;
     let tests = pyverbs::provide(cache, &workshop, debian, progress)?;
     let key = ContentKey::new().part(&base.key).part(tests.to_string_lossy().as_bytes()).name();
@@ -70,5 +86,5 @@ pub fn provide_pyverbs(cache: &Cache, debian: &mut Debian<'_>, progress: &mut dy
         fs::copy(&base.initial_file_system, &path).map_err(file("writing", &path))?;
         archive::append_tree(&path, &tests)
     })?;
-    Ok(Image { initial_file_system: folder.join("initrd"), key, memory_mib: PYVERBS_MEMORY_MIB, ..base })
+    Ok(Image { initial_file_system: folder.join("initrd"), key, memory_mib: pyverbs_memory_mib(kernel), ..base })
 }

@@ -29,6 +29,7 @@ for folder in linux user; do
     make -j2 -C /usr/src/linux-headers-$1 M=/work/$folder W=1 KCFLAGS=-Werror modules
 done
 cd /work/root/lib/modules/$1
+rm -f vmlinuz config
 mkdir extra
 mv /work/linux/rnic.ko /work/user/rnic_kernel_user.ko extra/
 find . -name '*.ko.xz' -exec xz -d {} +

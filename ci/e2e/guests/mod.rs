@@ -16,7 +16,7 @@ mod reload;
 
 use crate::bench::fabric::Fabric;
 use rnic_ci::guest::Guest;
-use rnic_ci::{Lab, Options, StandardError};
+use rnic_ci::{GuestKernel, Lab, Options, StandardError};
 use std::time::Duration;
 
 pub use counters::{
@@ -35,7 +35,14 @@ pub use reload::a_changed_module_soon_has_a_fresh_adapter;
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn lab() -> Lab {
-    Lab::prepare_rdma(&Options::from_environment(), &mut StandardError).expect("the RDMA guest image and its snapshot")
+    Lab::prepare_rdma(&options(), &mut StandardError).expect("the RDMA guest image and its snapshot")
+}
+
+/// The other kernel runs the same steps: `RNIC_GUEST_KERNEL=7.3`.
+fn options() -> Options {
+    let kernel = std::env::var("RNIC_GUEST_KERNEL").ok();
+    let kernel = kernel.map_or_else(GuestKernel::default, |text| text.parse().expect("RNIC_GUEST_KERNEL"));
+    Options { kernel, ..Options::from_environment() }
 }
 
 /// What every step that follows finds in the cache: packages fetched, module, provider and image built.

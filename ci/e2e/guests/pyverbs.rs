@@ -3,9 +3,9 @@
 //! The list beside this file names every test that has to pass. The others are skipped by themselves, for what the device
 //! or the machine has not; docs/guests.md says what that is. What fails, in the list or not, fails the step.
 
-use super::{endings, pair, shell};
+use super::{endings, options, pair, shell};
 use crate::bench::fabric::Fabric;
-use rnic_ci::{Lab, Options, StandardError};
+use rnic_ci::{Lab, StandardError};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(540);
 const PASSING: &str = include_str!("pyverbs.txt");
 
 pub fn lab() -> Lab {
-    Lab::prepare_pyverbs(&Options::from_environment(), &mut StandardError).expect("the image with rdma-core's tests")
+    Lab::prepare_pyverbs(&options(), &mut StandardError).expect("the image with rdma-core's tests")
 }
 
 /// Two guests share the modules, each with adapters of its own: Python is slow where instructions are emulated.

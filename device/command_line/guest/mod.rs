@@ -16,7 +16,7 @@ use crate::sockets;
 use clap::{Args, Subcommand};
 use rnic_ci::guest::AdapterFunction;
 use rnic_ci::guest::workbench::{Workbench, WorkbenchSpec};
-use rnic_ci::{Accelerator, Lab, Options, StandardError};
+use rnic_ci::{Accelerator, GuestKernel, Lab, Options, StandardError};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
@@ -45,6 +45,7 @@ Examples:
   rnic guest B                                              the same with adapter B
   rnic guest A --exec 'cat /sys/bus/pci/devices/*/vendor'
   rnic guest A --rdma --exec 'ibv_devinfo -v'
+  rnic guest A --rdma --kernel-version 7.3
   rnic guest A --send target/release/mydriver --exec mydriver
   rnic guest reload A                                       a kernel module, built anew from its source
   rnic guest A --kernel ~/linux/arch/x86/boot/bzImage --share ~/linux/out --exec 'insmod /share/rnic.ko && dmesg'
@@ -69,6 +70,9 @@ pub struct GuestOptions {
     /// Our image with the kernel module, the rdma-core provider, ibverbs-utils and perftest inside; built when needed.
     #[arg(long, conflicts_with_all = ["kernel", "initrd"])]
     rdma: bool,
+    /// The kernel of our image: that of Debian trixie, or of its backports.
+    #[arg(long, value_name = "6.12|7.3", default_value = "6.12", conflicts_with = "kernel")]
+    kernel_version: GuestKernel,
     /// More kernel arguments.
     #[arg(long, value_name = "ARGUMENTS")]
     append: Option<String>,
@@ -176,6 +180,7 @@ fn start(options: &GuestOptions, reload: Option<&reload::ReloadOptions>) -> Resu
         qemu: options.qemu.clone().or(usual.qemu.clone()),
         offline: options.offline,
         accelerator: options.accel,
+        kernel: options.kernel_version,
         ..usual
     };
     let prepare = if options.rdma { Lab::prepare_rdma } else { Lab::prepare };

@@ -4,7 +4,7 @@
 use super::{Failure, GuestOptions};
 use clap::Args;
 use rnic_ci::guest::workbench::Workbench;
-use rnic_ci::{Accelerator, Lab, StandardError};
+use rnic_ci::{Accelerator, GuestKernel, Lab, StandardError};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -38,6 +38,9 @@ pub struct ReloadOptions {
     /// Run this shell command in the guest, and end with its exit status.
     #[arg(long, value_name = "COMMAND")]
     pub(super) exec: Option<String>,
+    /// The kernel of our image: that of Debian trixie, or of its backports.
+    #[arg(long, value_name = "6.12|7.3", default_value = "6.12")]
+    kernel_version: GuestKernel,
     #[arg(long, value_name = "auto|tcg|kvm", default_value = "auto")]
     accel: Accelerator,
     /// Use this QEMU [default: the one on PATH if it will do, else Debian's package].
@@ -63,6 +66,7 @@ impl ReloadOptions {
             kernel: None,
             initrd: None,
             rdma: true,
+            kernel_version: self.kernel_version,
             append: None,
             memory: None,
             share: None,
