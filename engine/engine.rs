@@ -158,6 +158,7 @@ impl Engine {
         let bytes = result.ok();
         match awaited {
             Awaited::Fill { fill, waiters } => self.filled(host, fill, &waiters, bytes),
+            Awaited::Outdated { waiters } => waiters.into_iter().for_each(|waiter| self.resume(host, waiter)),
             Awaited::Command => self.command_arrived(host, bytes),
             Awaited::Wqes { qpn, index, slots } => self.wqes_arrived(host, qpn, index, slots, bytes),
             Awaited::ReceiveWqe { qpn, index } => self.receive_wqe_arrived(host, qpn, Some((index, bytes))),

@@ -76,15 +76,37 @@ pub(crate) enum Fill {
 /// A read in flight.
 #[derive(Debug)]
 pub(crate) enum Awaited {
-    Fill { fill: Fill, waiters: Vec<Waiter> },
+    Fill {
+        fill: Fill,
+        waiters: Vec<Waiter>,
+    },
+    /// A fill that brings what is not true any more.
+    Outdated {
+        waiters: Vec<Waiter>,
+    },
     Command,
-    Wqes { qpn: Qpn, index: u16, slots: u16 },
-    ReceiveWqe { qpn: Qpn, index: u16 },
-    SharedIndices { srqn: Srqn, position: u16, count: u16 },
+    Wqes {
+        qpn: Qpn,
+        index: u16,
+        slots: u16,
+    },
+    ReceiveWqe {
+        qpn: Qpn,
+        index: u16,
+    },
+    SharedIndices {
+        srqn: Srqn,
+        position: u16,
+        count: u16,
+    },
     Gather(Box<Gathering>),
     Reply(Box<Replying>),
-    Atomic { qpn: Qpn },
-    Record { cqn: Cqn },
+    Atomic {
+        qpn: Qpn,
+    },
+    Record {
+        cqn: Cqn,
+    },
 }
 
 /// Every read in flight, by tag.
@@ -110,6 +132,17 @@ impl Pending {
             self.fills.remove(fill);
         }
         Some(awaited)
+    }
+
+    /// What a fill in flight brings is older than what is known now: those who wait for it ask again.
+    pub fn outdate(&mut self, fill: Fill) {
+        let awaited = self.fills.remove(&fill).and_then(|tag| self.reads.get_mut(&tag));
+        if let Some(awaited) = awaited
+            && let Awaited::Fill { waiters, .. } = awaited
+            && !planted("outdated_fills_used")
+        {
+            *awaited = Awaited::Outdated { waiters: std::mem::take(waiters) };
+        }
     }
 
     /// Joins a fill that is in flight already.

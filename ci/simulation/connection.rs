@@ -5,6 +5,7 @@ use crate::check::responder::ResponderCheck;
 use crate::host::Region;
 use crate::message::{AtomicWork, Message, Places};
 use crate::operations::{Fault, FaultKind};
+use crate::views::View;
 use rnic_shim::verbs::{Cqn, Qpn};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -63,6 +64,7 @@ pub struct Flow {
     pub landings: Places,
     /// The receiver's words that this flow's atomics work on, and what they are once all of them are executed.
     pub words: Region,
+    pub view: Option<View>,
     pub word_values: Vec<u64>,
     pub receives: VecDeque<Posted>,
     pub receive_places: Places,
@@ -96,7 +98,7 @@ pub const BEHIND_RECEIVES: u32 = 4096;
 const ANSWERED: usize = 64;
 
 impl Flow {
-    pub fn new(target: Region, arena: Region, landing: Region, words: Region) -> Self {
+    pub fn new(target: Region, arena: Region, landing: Region, words: Region, view: Option<View>) -> Self {
         let (target_bytes, arena_bytes) = (target.buffer.length_bytes, arena.buffer.length_bytes);
         Self {
             outstanding: VecDeque::new(),
@@ -111,6 +113,7 @@ impl Flow {
             landing,
             word_values: vec![0; words.buffer.length_bytes as usize / 8],
             words,
+            view,
             receives: VecDeque::new(),
             receive_places: Places::new(arena_bytes as u32 - BEHIND_RECEIVES),
             next_receive: 0,
@@ -155,6 +158,9 @@ impl Flow {
     pub fn doubt(&mut self, message: &Rc<Message>) {
         self.doubtful.extend(message.writes().then(|| Rc::clone(message)));
         self.doubtful_atomics.extend(message.atomic);
+        if let Some(view) = self.view.as_mut().filter(|_| message.writes_through_view()) {
+            view.doubtful.push(Rc::clone(message));
+        }
     }
 
     /// Remembers a message whose answers may come again.
@@ -195,8 +201,8 @@ impl Flow {
 pub enum Doom {
     /// One message of a flow.
     Fault { flow: usize, fault: &'static Fault },
-    /// The key of a flow's region is gone; messages before this number may have met it.
-    Rekey { flow: usize, before: u64 },
+    /// The key of a flow's region is gone, or of its view; messages before this number may have met it.
+    Rekey { flow: usize, before: u64, view: bool },
     /// Memory refused a read of it.
     Memory,
     /// An adapter at one end was reset.

@@ -36,6 +36,10 @@ impl Coverage {
         self.items[item]
     }
 
+    pub fn times(&self, name: &str) -> u64 {
+        self.named.get(name).copied().unwrap_or(0)
+    }
+
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.named.iter().map(|(name, times)| (*name, *times))
     }

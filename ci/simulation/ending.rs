@@ -73,6 +73,9 @@ impl Simulation {
         for (flow, psn) in connection.flows.iter_mut().zip(psns) {
             flow.restart(psn, window, &profile);
         }
+        for side in [0, 1] {
+            self.renew_view(number, side)?;
+        }
         for side in [0, 1].into_iter().filter(|side| late.is_none_or(|(late, _)| late != *side)) {
             self.make_ready_to_send(number, side)?;
         }
@@ -91,6 +94,10 @@ impl Simulation {
         };
         let own = ends[side];
         self.hosts[own.host].device.modify_queue_pair(own.qpn, rts_attributes(rts))
+    }
+
+    fn state_of(&self, end: End) -> Option<QpState> {
+        self.hosts[end.host].adapter.borrow().engine.queue_pair_state(end.qpn.0)
     }
 
     fn modify(&mut self, end: End, state: u8) -> Checked {
@@ -137,10 +144,12 @@ impl Simulation {
                 if let Some((side, _)) = connection.late.filter(|(_, until_ns)| self.now_ns >= *until_ns) {
                     connection.late = None;
                     let end = connection.ends[side];
-                    let state = self.hosts[end.host].adapter.borrow().engine.queue_pair_state(end.qpn.0);
-                    // It may have failed meanwhile, or gone.
-                    if state == Some(QpState::Rtr) {
-                        self.make_ready_to_send(number, side).map_err(explain("going to RTS"))?;
+                    // It may have failed meanwhile, or gone; or fail of what comes home while the command waits.
+                    if self.state_of(end) == Some(QpState::Rtr)
+                        && let Err(error) = self.make_ready_to_send(number, side)
+                        && self.state_of(end) != Some(QpState::Err)
+                    {
+                        return Err(format!("going to RTS: {error}"));
                     }
                     return Ok(true);
                 }
@@ -155,7 +164,7 @@ impl Simulation {
                     self.end_connection(number)?;
                     return Ok(true);
                 }
-                self.disturb(number)
+                Ok(self.keep_view(number, 0)? | self.keep_view(number, 1)? | self.disturb(number)?)
             }
             Phase::Ending => {
                 if !connection.flows.iter().all(Flow::is_idle)
@@ -184,7 +193,7 @@ impl Simulation {
     fn forgive(&mut self, number: usize) {
         let connection = &mut self.connections[number];
         let over = match connection.doom {
-            Some(Doom::Rekey { flow, before }) => {
+            Some(Doom::Rekey { flow, before, .. }) => {
                 let flow = &connection.flows[flow];
                 !flow.failed && flow.outstanding.front().is_none_or(|message| message.number >= before)
             }
@@ -223,7 +232,7 @@ impl Simulation {
         let connection = &mut self.connections[number];
         connection.flows[side].target = Some(region);
         if used {
-            connection.doom = Some(Doom::Rekey { flow: side, before });
+            connection.doom = Some(Doom::Rekey { flow: side, before, view: false });
             self.coverage.note("keys taken away under traffic", 1);
         }
         self.coverage.item(82);
@@ -245,6 +254,7 @@ impl Simulation {
     fn settle_doubtful(&mut self, number: usize) -> Checked {
         for side in [0, 1] {
             self.settle_words(number, side)?;
+            self.settle_view(number, side)?;
             let connection = &mut self.connections[number];
             let doubtful = std::mem::take(&mut connection.flows[side].doubtful);
             if doubtful.is_empty() {

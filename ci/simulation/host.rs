@@ -80,6 +80,9 @@ pub struct Counted {
 
 /// What a peer may do with the bytes that a host sends.
 const READ_AND_FLUSH: u32 = ACCESS_REMOTE_READ | ACCESS_FLUSH_GLOBAL | ACCESS_FLUSH_PERSISTENT;
+/// What it may do with the memory that it works on; windows may show it.
+const WORKED_ON: u32 =
+    ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC | ACCESS_MW_BIND;
 
 pub fn gid_of(host: usize, ipv6: bool) -> [u8; 16] {
     let number = host as u8 + 1;
@@ -108,7 +111,8 @@ impl Host {
         device.set_gid(0, gid, mac, plan.vlan.then_some(VLAN_ID))?;
         let (pd, other_pd) = (device.allocate_pd()?, device.allocate_pd()?);
         let mut guards = Vec::new();
-        let source = region(&mut device, pd, POOL_BYTES as u64, READ_AND_FLUSH, MrLayout::List, &mut guards)?;
+        let source =
+            region(&mut device, pd, POOL_BYTES as u64, READ_AND_FLUSH | ACCESS_MW_BIND, MrLayout::List, &mut guards)?;
         device.backing().copy_in(source.buffer.iova, pool(number))?;
         let all = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | READ_AND_FLUSH;
         let foreign = region(&mut device, other_pd, 4096, all, MrLayout::Contiguous, &mut guards)?;
@@ -119,16 +123,14 @@ impl Host {
 
     /// Memory that the peer may write.
     pub fn open_region(&mut self, length_bytes: u64, layout: MrLayout) -> Result<Region> {
-        let access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
-        region(&mut self.device, self.pd, length_bytes, access, layout, &mut self.guards)
+        region(&mut self.device, self.pd, length_bytes, WORKED_ON, layout, &mut self.guards)
     }
 
     /// Takes the region's key away and makes another for the same memory.
     pub fn rekey(&mut self, region: Region) -> Result<Region> {
         let Region { buffer, memory, layout } = region;
         self.device.deregister_memory(memory)?;
-        let access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
-        let memory = self.device.register_memory(self.pd, RegionSpec::of_buffer(buffer, access, layout))?;
+        let memory = self.device.register_memory(self.pd, RegionSpec::of_buffer(buffer, WORKED_ON, layout))?;
         Ok(Region { buffer, memory, layout })
     }
 

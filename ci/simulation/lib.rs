@@ -25,3 +25,4 @@ pub mod run;
 pub mod shared;
 pub mod suite;
 pub mod unreliable;
+pub mod views;

@@ -66,7 +66,7 @@ struct Sim {
     /// Go on after a failure
     #[arg(long)]
     keep_going: bool,
-    /// Fail when an item of the checklist was exercised too seldom
+    /// Fail when an item of the checklist, an operation, a fault or an impairment was exercised too seldom
     #[arg(long)]
     require_coverage: bool,
 }
@@ -149,11 +149,13 @@ fn many(options: &Sim) -> Result<bool, String> {
     let Summary { seeds, operations, frames, coverage, violations } =
         run_cases(&cases, options.threads, options.keep_going, &print_outcome);
     print!("{}", checklist::report(&coverage));
-    let missing = checklist::missing(&coverage);
+    let (missing, seldom) = (checklist::missing(&coverage), checklist::missing_names(&coverage));
     if options.require_coverage {
         missing.iter().for_each(|(item, hits)| println!("item {item} was exercised {hits} times only"));
+        seldom.iter().for_each(|(name, times)| println!("{name}: {times} times only"));
     }
     violations.iter().for_each(|violation| println!("{violation}"));
     println!("sim seeds {seeds}, operations {operations}, frames {frames}, {:.1} s", start.elapsed().as_secs_f64());
-    Ok(violations.is_empty() && (missing.is_empty() || !options.require_coverage))
+    let covered = missing.is_empty() && seldom.is_empty();
+    Ok(violations.is_empty() && (covered || !options.require_coverage))
 }

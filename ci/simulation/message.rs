@@ -63,11 +63,55 @@ pub struct Message {
     pub placed: bool,
     /// No later message of the program writes where this one does.
     pub alone: Cell<bool>,
+    /// It goes through a window, or a fast region.
+    pub view: bool,
+    /// The receiver's key that it takes out of use.
+    pub invalidates: Option<u32>,
 }
 
 impl Message {
+    /// A work request that sends nothing.
+    pub fn without_packets(
+        number: u64,
+        operation: &'static Operation,
+        key: u32,
+        first_psn: u32,
+        fault: Option<&'static Fault>,
+    ) -> Self {
+        Self {
+            number,
+            operation,
+            length: 0,
+            pieces: Vec::new(),
+            at: 0,
+            address: 0,
+            rkey: 0,
+            immediate: key,
+            signaled: true,
+            solicited: false,
+            inline: false,
+            first_psn,
+            packets: 0,
+            landing: 0,
+            atomic: None,
+            fence: false,
+            starts: RefCell::default(),
+            fault,
+            placed: false,
+            alone: Cell::new(false),
+            view: false,
+            invalidates: None,
+        }
+    }
+
+    /// Into the region that the whole direction writes.
     pub fn writes(&self) -> bool {
-        self.operation.family == Family::Write && self.length > 0
+        self.operation.family == Family::Write && self.length > 0 && !self.view
+    }
+
+    /// Into the region behind a view.
+    pub fn writes_through_view(&self) -> bool {
+        self.operation.family == Family::Write && self.length > 0 && self.view
     }
 
     pub fn overlaps(&self, at: u32, length: u32) -> bool {
@@ -79,7 +123,7 @@ impl Message {
         match self.operation.family {
             Family::Read => self.length,
             Family::Atomic => 8,
-            Family::Send | Family::Write | Family::AtomicWrite | Family::Flush => 0,
+            Family::Send | Family::Write | Family::AtomicWrite | Family::Flush | Family::Local => 0,
         }
     }
 
@@ -223,6 +267,8 @@ mod tests {
             fault: None,
             placed: true,
             alone: Cell::new(true),
+            view: false,
+            invalidates: None,
         };
         let mut memory = [0; 40];
         message.apply(pool, &mut memory);

@@ -11,6 +11,8 @@ pub enum Family {
     Atomic,
     AtomicWrite,
     Flush,
+    /// No packets: it works on a key of its own side.
+    Local,
 }
 
 /// One kind of work request.
@@ -42,19 +44,22 @@ impl Operation {
 
     /// It names memory of the peer.
     pub fn is_remote(&self) -> bool {
-        self.family != Family::Send
+        !matches!(self.family, Family::Send | Family::Local)
     }
 
     /// The BTH opcode of a packet.
     pub fn wire_opcode(&self, first: bool, last: bool) -> u8 {
         let base = match self.family {
-            Family::Send => 0x00,
+            Family::Send | Family::Local => 0x00,
             Family::Write => 0x06,
             Family::Read => return 0x0c,
             Family::Flush => return 0x1c,
             Family::AtomicWrite => return 0x1d,
             Family::Atomic => return if self.opcode == WorkOpcode::CMP_SWAP { 0x13 } else { 0x14 },
         };
+        if last && self.opcode == WorkOpcode::SEND_INV {
+            return if first { 0x17 } else { 0x16 };
+        }
         match (first, last, self.immediate) {
             (true, false, _) => base,
             (false, false, _) => base + 1,
@@ -150,7 +155,45 @@ pub static OPERATIONS: &[Operation] = &[
         immediate: false,
         items: &[2],
     },
+    // Drawn where there is a key for them.
+    Operation {
+        name: "SEND_INV",
+        opcode: WorkOpcode::SEND_INV,
+        weight: 0,
+        family: Family::Send,
+        immediate: false,
+        items: &[2, 6, 18, 41, 45],
+    },
+    Operation {
+        name: "BIND_MW",
+        opcode: WorkOpcode::BIND_MW,
+        weight: 0,
+        family: Family::Local,
+        immediate: false,
+        items: &[],
+    },
+    Operation {
+        name: "REG_MR",
+        opcode: WorkOpcode::REG_MR,
+        weight: 0,
+        family: Family::Local,
+        immediate: false,
+        items: &[],
+    },
+    Operation {
+        name: "LOCAL_INV",
+        opcode: WorkOpcode::LOCAL_INV,
+        weight: 0,
+        family: Family::Local,
+        immediate: false,
+        items: &[],
+    },
 ];
+
+/// The row of an opcode.
+pub fn named(opcode: WorkOpcode) -> &'static Operation {
+    OPERATIONS.iter().find(|operation| operation.opcode == opcode).unwrap_or(&OPERATIONS[0])
+}
 
 /// What must fail, and how. `statuses` are those of the message itself on a wire that loses nothing.
 #[derive(Debug, PartialEq, Eq)]
@@ -194,12 +237,19 @@ pub enum FaultKind {
     PeerGone,
     /// The receiver never posts, and patience is limited.
     NeverReady,
+    /// A window on a region that lets nobody bind one, or beyond its region; a key invalidated that is free; a fast region
+    /// with rights that do not exist.
+    BindRegion,
+    BindRange,
+    FreeKey,
+    RegisterRights,
 }
 
 impl FaultKind {
     /// The sender notices by itself: no packet of the message leaves.
     pub fn is_local(self) -> bool {
-        matches!(self, Self::LKey | Self::LKeyRange | Self::LKeyPd | Self::BothKeys | Self::Opcode)
+        let of_keys = matches!(self, Self::BindRegion | Self::BindRange | Self::FreeKey | Self::RegisterRights);
+        of_keys || matches!(self, Self::LKey | Self::LKeyRange | Self::LKeyPd | Self::BothKeys | Self::Opcode)
     }
 
     pub fn needs_receive(self) -> bool {
@@ -209,7 +259,8 @@ impl FaultKind {
     /// Whether a message of this family can have it.
     pub fn fits(self, family: Family) -> bool {
         match self {
-            Self::RKey | Self::RKeyRight | Self::RKeyPd => family != Family::Send,
+            Self::BindRegion | Self::BindRange | Self::FreeKey | Self::RegisterRights => family == Family::Local,
+            Self::RKey | Self::RKeyRight | Self::RKeyPd => !matches!(family, Family::Send | Family::Local),
             Self::RKeyBehind | Self::RKeyBefore | Self::RKeyWraps => {
                 matches!(family, Family::Write | Family::Read | Family::Flush)
             }
@@ -227,8 +278,8 @@ impl FaultKind {
 }
 
 macro_rules! faults {
-    ($($name:literal $kind:ident $status:ident, $event:expr, $receive:expr, [$($item:literal),*];)*) => {
-        pub static FAULTS: &[Fault] = &[$(Fault {
+    ($table:ident: $($name:literal $kind:ident $status:ident, $event:expr, $receive:expr, [$($item:literal),*];)*) => {
+        pub static $table: &[Fault] = &[$(Fault {
             name: $name,
             kind: FaultKind::$kind,
             status: rnic_abi::CompletionStatus::$status,
@@ -246,6 +297,7 @@ const LENGTH: Option<rnic_abi::CompletionStatus> = Some(rnic_abi::CompletionStat
 const PROTECTION: Option<rnic_abi::CompletionStatus> = Some(rnic_abi::CompletionStatus::LOC_PROT_ERR);
 
 faults! {
+    FAULTS:
     "bad lkey" LKey LOC_PROT_ERR, None, None, [59, 73, 75];
     "lkey range" LKeyRange LOC_PROT_ERR, None, None, [59, 73, 75];
     "lkey of another PD" LKeyPd LOC_PROT_ERR, None, None, [59, 73, 84];
@@ -264,4 +316,13 @@ faults! {
     "receive range" ReceiveRange REM_OP_ERR, FATAL, PROTECTION, [20, 53, 73];
     "peer gone" PeerGone RETRY_EXC_ERR, None, None, [55, 73, 109];
     "never ready" NeverReady RNR_RETRY_EXC_ERR, None, None, [54, 73];
+}
+
+// Of work requests without packets; windows and fast regions draw from these.
+faults! {
+    LOCAL_FAULTS:
+    "window on a region without the right" BindRegion MW_BIND_ERR, None, None, [73, 85];
+    "window beyond its region" BindRange MW_BIND_ERR, None, None, [73, 85];
+    "free key invalidated" FreeKey LOC_QP_OP_ERR, None, None, [73, 90];
+    "registration with unknown rights" RegisterRights LOC_QP_OP_ERR, None, None, [73, 90];
 }

@@ -16,6 +16,8 @@ pub struct Plan {
     pub datagram_stations: usize,
     /// Of each host.
     pub shared_queues: usize,
+    /// Windows and fast regions are used.
+    pub views: bool,
     /// The longest message, and roughly what a direction's memory has room for.
     pub reach_bytes: u32,
     pub wire: Wire,
@@ -136,6 +138,7 @@ impl Plan {
             unreliable_connections: random.pick(&[0, 0, 1, 2, 4]),
             datagram_stations: random.pick(&[0, 0, 2, 4]),
             shared_queues: random.pick(&[0, 0, 1, 2]),
+            views: random.one_in(2),
         };
         if plan.memory.faults > 0 {
             // An index ring that is not read ends its queue for good.

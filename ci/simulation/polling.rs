@@ -139,7 +139,15 @@ impl Simulation {
             flow.remember(message);
             return self.check_brought(number, side, message);
         }
+        if message.operation.family == Family::Local {
+            return self.view_changes(number, side);
+        }
         self.hosts[receiver].counted.placed_least += u64::from(message.length.div_ceil(mtu));
+        if message.writes_through_view()
+            && let Some(view) = &mut self.connections[number].flows[side].view
+        {
+            message.apply(pool(sender), &mut view.shadow);
+        }
         if message.writes() {
             let flow = &mut self.connections[number].flows[side];
             message.apply(pool(sender), &mut flow.shadow);
@@ -239,7 +247,10 @@ impl Simulation {
         flow.failed = true;
         let (tries, rnr_tries) = flow.requester.tries();
         let met_rekey = match doom {
-            Some(Doom::Rekey { flow, before }) => flow == side && message.number < before && message.writes(),
+            Some(Doom::Rekey { flow, before, view }) => {
+                let used = if view { message.view } else { message.writes() };
+                flow == side && message.number < before && used
+            }
             _ => false,
         };
         let right = excused
@@ -330,9 +341,10 @@ impl Simulation {
         let write = operation.family == Family::Write;
         let opcode = if write { CompletionOpcode::RECV_RDMA_WITH_IMM } else { CompletionOpcode::RECV };
         let immediate = operation.immediate.then_some(message.immediate);
+        let (length, solicited) = (completion.byte_len, completion.solicited);
         let found =
-            (completion.opcode, completion.byte_len, completion.immediate, completion.src_qpn, completion.solicited);
-        let right = (opcode.0, message.length, immediate, sender.qpn.0, message.solicited);
+            (completion.opcode, length, completion.immediate, completion.invalidated, completion.src_qpn, solicited);
+        let right = (opcode.0, message.length, immediate, message.invalidates, sender.qpn.0, message.solicited);
         if found != right {
             return Err(format!("it says {found:x?}, and message {} is {right:x?}", message.number));
         }
@@ -343,12 +355,16 @@ impl Simulation {
         counted.receives_least += 1;
         // Of a shared queue its place in the index ring, too.
         counted.receives_most += 1 + u64::from(receiver.shared.is_some());
-        if write && message.alone.get() {
+        if write && message.writes() && message.alone.get() {
             self.check_written(number, side, message)?;
         } else if !write {
             self.check_bytes(sender.host, receiver.host, arena + u64::from(posted.at), message)?;
         }
         self.coverage.items(&[26, 72]);
+        if message.invalidates.is_some() {
+            self.coverage.item(37);
+            self.view_closes(number, side)?;
+        }
         Ok(())
     }
 

@@ -2,9 +2,10 @@
 
 use crate::connection::*;
 use crate::message::{AtomicWork, Message, POOL_BYTES};
-use crate::operations::{FAULTS, Family, Fault, FaultKind, OPERATIONS, Operation};
+use crate::operations::{FAULTS, Family, Fault, FaultKind, OPERATIONS, Operation, named};
 use crate::random::Random;
 use crate::run::{Checked, Simulation, explain};
+use crate::views::{Over, State, View};
 use rnic_abi::WorkOpcode;
 use rnic_shim::verbs::*;
 use std::cell::{Cell, RefCell};
@@ -36,7 +37,7 @@ pub(crate) fn length(random: &mut Random, mtu: u32, reach: u32) -> u32 {
 }
 
 impl Simulation {
-    fn limit(&self) -> usize {
+    pub(crate) fn limit(&self) -> usize {
         1 << self.plan.log_cqes_per_qp
     }
 
@@ -110,7 +111,12 @@ impl Simulation {
         }
         let rare = [FaultKind::PeerGone, FaultKind::NeverReady, FaultKind::ReceiveSmall, FaultKind::ReceiveKey];
         let drawn = &FAULTS[self.random.index(FAULTS.len())];
-        let wanted = if self.random.one_in(3) { self.random.pick(&rare) } else { drawn.kind };
+        let stale = flow.view.as_ref().and_then(View::stale_key).is_some();
+        let wanted = match self.random.below(3) {
+            0 => self.random.pick(&rare),
+            1 if stale => FaultKind::RKey,
+            _ => drawn.kind,
+        };
         let fault = FAULTS.iter().find(|fault| fault.kind == wanted).unwrap_or(drawn);
         let impatient = connection.profile.rnr_retry < 7;
         if fault.kind == FaultKind::NeverReady && !impatient {
@@ -129,7 +135,13 @@ impl Simulation {
 
     fn new_message(&mut self, number: usize, side: usize, last: bool) -> Option<Rc<Message>> {
         let fault = if last { None } else { self.choose_fault(number, side) };
-        let operation = self.choose_operation(fault, last);
+        let mut operation = self.choose_operation(fault, last);
+        let invalidates =
+            if last || fault.is_some() { None } else { self.choose_invalidation(number, side, operation) };
+        if invalidates.is_some() {
+            operation = named(WorkOpcode::SEND_INV);
+        }
+        let mut view = !last && self.goes_through_view(number, side, operation, fault);
         let (mtu, reach) = (self.connections[number].profile.mtu, self.plan.reach_bytes);
         let mut length = if last { 0 } else { length(&mut self.random, mtu, reach) };
         if let Some(fault) = fault {
@@ -151,7 +163,7 @@ impl Simulation {
             length = length.min(size);
         }
         let landing = match operation.family {
-            Family::Send | Family::Write => 0,
+            Family::Send | Family::Write | Family::Local => 0,
             Family::Read => flow.landings.take(length)?,
             Family::Atomic => {
                 length = 8;
@@ -167,6 +179,10 @@ impl Simulation {
             }
         };
         let fault = fault.filter(|_| length >= 2);
+        if let Some(shown) = flow.view.as_ref().filter(|shown| view && shown.over == Over::Target) {
+            length = length.min(shown.length);
+        }
+        view &= length > 0;
         let mut message = Message {
             number: flow.next_number,
             operation,
@@ -192,19 +208,24 @@ impl Simulation {
             packets: if operation.family == Family::Flush { 1 } else { length.div_ceil(mtu).max(1) },
             landing,
             atomic: None,
-            fence: random.one_in(7),
+            // What was asked for is asked for again while its key holds.
+            fence: random.one_in(7) || invalidates.is_some(),
             starts: RefCell::default(),
             fault,
             placed: false,
-            alone: Cell::new(true),
+            alone: Cell::new(!view),
+            view,
+            invalidates,
         };
         let receiver = &self.hosts[connection.ends[1 - side].host];
         match operation.family {
-            Family::Send => {}
+            Family::Send | Family::Local => {}
+            Family::Write if view => aim_through_view(random, flow, &mut message),
             Family::Write => aim(random, flow, &mut message),
             Family::Read | Family::Flush => {
                 message.at = message.pieces.first().map_or(0, |(from, _)| *from);
-                aim_at(random, extent(&receiver.source.memory), &mut message);
+                let shown = flow.view.as_ref().filter(|_| view).map(View::extent);
+                aim_at(random, shown.unwrap_or(extent(&receiver.source.memory)), &mut message);
             }
             Family::Atomic | Family::AtomicWrite => aim_at_word(random, flow, sender, &mut message),
         }
@@ -215,6 +236,12 @@ impl Simulation {
         };
         if let Some(region) = wrong {
             (message.address, message.rkey) = (region.memory.start(), region.memory.key);
+        }
+        if fault.is_some_and(|fault| fault.kind == FaultKind::RKey)
+            && let Some(key) = flow.view.as_ref().and_then(View::stale_key)
+        {
+            message.rkey = key;
+            self.coverage.note("keys that were closed", 1);
         }
         if message.atomic.is_some()
             && fault.is_some_and(|fault| fault.kind != FaultKind::LandingKey && fault.kind != FaultKind::PeerGone)
@@ -241,13 +268,36 @@ impl Simulation {
         }
     }
 
+    /// A SEND may take the receiver's key out of use.
+    fn choose_invalidation(&mut self, number: usize, side: usize, operation: &Operation) -> Option<u32> {
+        let connection = &mut self.connections[number];
+        let (idle, runs) = (connection.doom.is_none() && self.healed_ns.is_none(), connection.runs());
+        let view = connection.flows[side].view.as_mut()?;
+        let fits = view.state == State::Open && view.can_be_invalidated() && operation.opcode == WorkOpcode::SEND;
+        if !(idle && runs && fits && self.random.one_in(4)) {
+            return None;
+        }
+        view.state = State::Closing;
+        Some(view.extent().2)
+    }
+
+    fn goes_through_view(&mut self, number: usize, side: usize, operation: &Operation, fault: Option<&Fault>) -> bool {
+        let connection = &self.connections[number];
+        let open = connection.flows[side].view.as_ref().is_some_and(|view| view.serves(operation));
+        let ranges = [FaultKind::RKeyBehind, FaultKind::RKeyBefore, FaultKind::RKeyWraps];
+        let fits = fault.is_none_or(|fault| ranges.contains(&fault.kind));
+        open && fits && connection.runs() && !self.random.one_in(4)
+    }
+
     /// Books the message, and the fate that its fault means for the connection.
-    fn settle_fault(&mut self, number: usize, side: usize, message: &Rc<Message>) {
+    pub(crate) fn settle_fault(&mut self, number: usize, side: usize, message: &Rc<Message>) {
         let connection = &mut self.connections[number];
         let flow = &mut connection.flows[side];
         flow.next_number += 1;
         flow.next_psn = crate::check::packet::step(flow.next_psn, message.packets);
-        flow.responder.expect_message(flow.next_psn);
+        if message.packets > 0 {
+            flow.responder.expect_message(flow.next_psn);
+        }
         if message.operation.is_answered() {
             flow.responder.expect_question(message.first_psn, flow.next_psn);
         }
@@ -291,7 +341,7 @@ impl Simulation {
                         None => Payload::Elements(&sges[at]),
                     },
                     remote: shaped.then_some(Remote { address: message.address, rkey: message.rkey }),
-                    immediate: message.immediate,
+                    immediate: message.invalidates.unwrap_or(message.immediate),
                     signaled: message.signaled,
                     solicited: message.solicited,
                     datagram: None,
@@ -327,6 +377,9 @@ impl Simulation {
         }
         if message.inline {
             self.coverage.item(64);
+        }
+        if message.view {
+            self.coverage.note("messages through a view", 1);
         }
         if !message.signaled {
             self.coverage.items(&[70, 71]);
@@ -504,7 +557,9 @@ fn aim_at_word(random: &mut Random, flow: &Flow, sender: usize, message: &mut Me
         _ => before.wrapping_add(swap_or_add),
     };
     message.atomic = Some(AtomicWork { word, compare, swap_or_add, before, after });
-    (message.address, message.rkey) = (flow.words.memory.start() + 8 * word as u64, flow.words.memory.key);
+    let shown = flow.view.as_ref().filter(|_| message.view).map(View::extent);
+    let (start, _, key) = shown.unwrap_or(extent(&flow.words.memory));
+    (message.address, message.rkey) = (start + 8 * word as u64, key);
     match message.fault.map(|fault| fault.kind) {
         Some(FaultKind::RKey) => message.rkey = NO_KEY,
         Some(FaultKind::Unaligned) => message.address += random.between(1, 7),
@@ -537,6 +592,18 @@ fn aim(random: &mut Random, flow: &mut Flow, message: &mut Message) {
     aim_at(random, (start, size, key), message);
 }
 
+/// Through a window or a fast region: anywhere in what it shows.
+fn aim_through_view(random: &mut Random, flow: &Flow, message: &mut Message) {
+    let Some(view) = &flow.view else { return };
+    let (from, length) = view.place();
+    let offset = random.below(u64::from(length - message.length) + 1) as u32;
+    let (start, size, key) = view.extent();
+    // Offsets are those of the region behind it.
+    message.at = offset;
+    aim_at(random, (start, size, key), message);
+    message.at = from + offset;
+}
+
 fn extent(memory: &MemoryRegion) -> (u64, u64, u32) {
     (memory.start(), memory.length_bytes(), memory.key)
 }
@@ -548,7 +615,7 @@ fn aim_at(random: &mut Random, (start, size, key): (u64, u64, u32), message: &mu
     match message.fault.map(|fault| fault.kind) {
         Some(FaultKind::RKey | FaultKind::BothKeys) => message.rkey = NO_KEY,
         Some(FaultKind::RKeyBehind) => message.address = start + size - u64::from(length) + 1,
-        Some(FaultKind::RKeyBefore) => message.address = start - 1,
+        Some(FaultKind::RKeyBefore) => message.address = start.wrapping_sub(1),
         Some(FaultKind::RKeyWraps) => message.address = u64::MAX - u64::from(length) / 2 + 1,
         _ => {}
     }

@@ -99,7 +99,8 @@ impl Simulation {
         let ends = 2 * plan.connections + 2 * plan.unreliable_connections + plan.datagram_stations;
         let ends_a_host = ends.div_ceil(plan.hosts) as u64 + 2;
         let shared_bytes = (plan.shared_queues as u64) * (16 << 10 << plan.log_cqes_per_qp);
-        let flow_bytes = 4 * u64::from(plan.reach_bytes) + (128 << 10) + (32 << 10 << plan.log_cqes_per_qp >> 4);
+        let flow_bytes =
+            4 * u64::from(plan.reach_bytes) + (128 << 10) + (32 << 10 << plan.log_cqes_per_qp >> 4) + (128 << 10);
         let memory_bytes = ((8 << 20) + shared_bytes + ends_a_host * flow_bytes).next_multiple_of(2 << 20);
         let mut hosts = Vec::new();
         for number in 0..plan.hosts {
@@ -204,7 +205,8 @@ impl Simulation {
             log_receive_stride: 2,
             doorbell_page: 1,
             signal_all: false,
-            privileged: false,
+            // Some may register memory by work requests.
+            privileged: true,
             selective: false,
             qp_type: rnic_abi::command::QP_TYPE_RC,
         };
@@ -222,7 +224,8 @@ impl Simulation {
         let words = host.open_region(WORDS_BYTES, MrLayout::Contiguous)?;
         let layout = self.random.pick(&layouts);
         let landing = self.hosts[sender].open_region(bytes, layout)?;
-        let mut flow = Flow::new(target, arena, landing, words);
+        let view = self.build_view(receiver)?;
+        let mut flow = Flow::new(target, arena, landing, words, view);
         flow.dry = self.random.one_in(self.plan.dry_one_in);
         Ok(flow)
     }

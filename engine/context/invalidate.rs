@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::front_end::commands::TableKind;
 use crate::host::Host;
 use crate::numbers::{Key, Qpn};
-use crate::pending::{Stop, Waiter};
+use crate::pending::{Fill, Stop, Waiter};
 use crate::planted::planted;
 use rnic_abi::Diagnostic;
 use rnic_abi::command::ACCESS_INVALIDATE;
@@ -65,6 +65,8 @@ impl Engine {
             self.write_back(host, TableKind::Key, evicted.index, &evicted.value);
         }
         self.contexts.in_hand.forget_key(index);
+        // What another one has asked for meanwhile is the key of before.
+        self.pending.outdate(Fill::Key(index));
         self.contexts.forget_lines(Owner::Key(index));
         self.contexts.keys_epoch += 1;
     }
@@ -83,6 +85,8 @@ impl Engine {
         for qpn in std::mem::take(&mut self.invalidating) {
             self.schedule(qpn);
             self.finish_arrived(host, qpn);
+            // A message may wait behind those that have ended now.
+            self.resume_inbound(host, qpn);
         }
     }
 }

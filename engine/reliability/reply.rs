@@ -102,7 +102,7 @@ impl Reply {
     }
 
     /// It answers a request that was not answered before.
-    fn is_fresh(&self) -> bool {
+    pub fn is_fresh(&self) -> bool {
         match self {
             Self::Read(read) => read.fresh_psn != read.end_psn,
             Self::Atomic { attempt, .. } => *attempt == 0,

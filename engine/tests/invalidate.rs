@@ -191,6 +191,75 @@ fn completions_that_tell_of_an_invalid_key_wait_for_reads_that_it_allowed() {
     }
 }
 
+/// A completion waits for reads, behind it that of a WRITE for its receive, and a SEND for both: the end of the reads sets
+/// all of them going.
+#[test]
+fn messages_behind_a_completion_that_waits_for_reads_go_on_with_it() {
+    let mut fabric = fabric();
+    fabric.connect_another(1, &Attributes::mtu(1));
+    for receive in 0..3 {
+        fabric.b.post_receive(VIRTUAL + 0x9_0000 + 0x1000 * receive, 0x1000, 0x100);
+    }
+    let mut read = Request { remote: (REMOTE, KEY), ..Request::new(WorkOpcode::READ, 300) };
+    read.qpn = Some(0x12);
+    fabric.b.port.hold = Box::new(|origin, _| origin.class == Class::PayloadRead);
+    fabric.a.send(&read);
+    fabric.run();
+    fabric.a.send(&send_inv(8, KEY));
+    fabric.a.send(&Request::new(WorkOpcode::WRITE_IMM, 8));
+    fabric.a.send(&Request::new(WorkOpcode::SEND, 8));
+    fabric.run();
+    assert_eq!(fabric.b.completions(), [], "the first one waits");
+    fabric.b.port.hold = Box::new(|_, _| false);
+    fabric.b.settle();
+    fabric.run();
+    let told: Vec<_> = fabric.b.completions().iter().map(|c| (c.2, c.3)).collect();
+    assert_eq!(told, [(0x80, 0), (0x81, 0), (0x80, 0)]);
+}
+
+/// A LOCAL_INV has its key in hand and waits for its queue pair's context; meanwhile the key has left the small cache, and
+/// a packet has asked for it. What that brings in the end is the key of before.
+#[test]
+fn a_key_that_was_asked_for_before_it_became_invalid_does_not_come_back() {
+    let config = EngineConfig { key_cache_entries: 1, qp_cache_entries: 1, ..EngineConfig::default() };
+    let mut fabric = Fabric::new(config, 1);
+    fabric.b.register(KEY, REMOTE, 0x1000, BUFFER + 0x8_0000, 1, all_rights() | ACCESS_INVALIDATE);
+    fabric.connect_another(1, &Attributes::mtu(1));
+    let deliver = |fabric: &mut Fabric, key: u32| {
+        fabric.a.send(&Request { qpn: Some(0x12), ..write_to(key) });
+        while let Some(mut frame) = fabric.a.transmit() {
+            frame.seal();
+            fabric.b.receive(frame);
+        }
+    };
+    deliver(&mut fabric, 0x100);
+    fabric.run();
+    fabric.b.port.hold = Box::new(|origin, _| matches!(origin.class, Class::KeyFetch | Class::ContextFetch));
+    // Its queue pair's context, and the key.
+    fabric.b.send(&local_inv(KEY));
+    fabric.run();
+    fabric.b.release(0);
+    fabric.run();
+    fabric.b.release(0);
+    // A packet to the other queue pair: its context, and another key, take their places.
+    deliver(&mut fabric, 0x100);
+    fabric.b.release(0);
+    fabric.b.release(0);
+    // The next one asks for the key, and the work request for its context: that comes first.
+    fabric.a.port.put(BUFFER, &pattern(64, 77));
+    deliver(&mut fabric, KEY);
+    fabric.run();
+    assert_eq!((fabric.b.port.held.len(), fabric.b.completions().len()), (2, 0));
+    fabric.b.release(1);
+    fabric.run();
+    assert_eq!(fabric.b.completions().iter().map(|c| (c.2, c.3)).collect::<Vec<_>>(), [(LOCAL_INV, 0)]);
+    fabric.b.port.hold = Box::new(|_, _| false);
+    fabric.b.settle();
+    fabric.run();
+    assert_eq!(fabric.b.port.slice(BUFFER + 0x8_0000, 8), [0; 8], "nothing is written through it");
+    assert_eq!(fabric.a.completions().last().map(|c| c.3), Some(10));
+}
+
 #[test]
 fn a_flushed_key_stays_invalid_in_host_memory() {
     let mut fabric = fabric();

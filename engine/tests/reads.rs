@@ -459,8 +459,13 @@ fn a_duplicate_read_is_read_again_within_its_range_and_otherwise_dropped() {
     let answers: Vec<_> = std::iter::from_fn(|| fabric.b.transmit()).collect();
     assert_eq!(answers.len(), 2, "a part of it");
     assert_eq!(fabric.b.state(), QpState::Rts);
-    // A region that is gone answers no duplicate, and nobody is refused.
+    // A region that goes answers no more of a duplicate, and nobody is refused; one that is gone answers none.
+    let frame = forged(&fabric, 1000, REMOTE, 0x100, 256 * 4);
+    fabric.b.receive(frame);
+    assert!(fabric.b.transmit().is_some());
     fabric.b.deregister(0x100);
+    assert!(fabric.b.transmit().is_none());
+    assert_eq!((fabric.b.state(), fabric.b.engine.counters().duplicate_unanswered), (QpState::Rts, 7));
     let frame = forged(&fabric, 1000, REMOTE, 0x100, 256 * 4);
     fabric.b.receive(frame);
     assert!(fabric.b.transmit().is_none());

@@ -15,7 +15,7 @@ use crate::queues::TransmitState;
 use crate::reliability::reply::{ReadReply, Reply, ReplyPacket};
 use rnic_abi::Diagnostic;
 use rnic_pcie::{Cause, Class, Origin, Submitted};
-use rnic_wire::Frame;
+use rnic_wire::{Frame, Psn};
 use std::ops::Range;
 
 /// A packet of a READ's answer whose payload is on its way, or has come and waits for the port.
@@ -105,11 +105,29 @@ impl Engine {
                 Ok(Turn::Sent)
             }
             Err(Stop::Blocked) => Err(Stop::Blocked),
+            Err(stop) if !reply.is_fresh() => {
+                self.drop_repeated(host, qpn, reply.next_psn(), stop);
+                Ok(Turn::Idle)
+            }
             Err(stop) => {
                 self.reply_refused(host, qpn, &mut context, reply.next_psn(), stop);
                 Ok(Turn::Idle)
             }
         }
+    }
+
+    /// What is asked for again and cannot be had any more is not answered, and nobody is refused: as a duplicate whose key
+    /// is gone when it comes.
+    fn drop_repeated(&mut self, host: &mut Host, qpn: Qpn, psn: Psn, stop: Stop) {
+        self.counters.duplicate_unanswered += 1;
+        if let Stop::Broken(diagnostic) = stop {
+            self.diagnose(host.now_ns, diagnostic, qpn.0, psn.get().into());
+        }
+        if let Some(qp) = self.queue_pairs.get_mut(qpn) {
+            qp.replies.plan = None;
+            qp.replies.pop_front();
+        }
+        self.queue_reply(qpn);
     }
 
     /// The packet is in the port's hands.

@@ -69,6 +69,9 @@ pub fn check_carried(
     if last && message.operation.immediate {
         expect("immediate", packet.immediate.unwrap_or(0).into(), message.immediate.into())?;
     }
+    if last {
+        expect("IETH", packet.invalidates.unwrap_or(0).into(), message.invalidates.unwrap_or(0).into())?;
+    }
     let compared = message.packets <= COMPARED || number.is_multiple_of(8);
     if compared && !message.carries(pool, offset as usize, packet.payload) {
         return Err(format!("the payload of packet {number} is not the message's"));

@@ -21,6 +21,8 @@ pub struct Packet<'a> {
     /// Syndrome and MSN.
     pub aeth: Option<(u8, u32)>,
     pub immediate: Option<u32>,
+    /// The key that a SEND takes out of use.
+    pub invalidates: Option<u32>,
     /// Of a datagram: its Q_Key and its sender's queue pair.
     pub deth: Option<(u32, u32)>,
     /// Address, rkey, swap or add, compare.
@@ -93,6 +95,7 @@ impl<'a> Packet<'a> {
             feth: None,
             aeth: None,
             immediate: None,
+            invalidates: None,
             deth: None,
             atomic: None,
             original: None,
@@ -142,6 +145,10 @@ impl<'a> Packet<'a> {
         }
         if immediate {
             self.immediate = Some(be32(bth, at)?);
+            at += 4;
+        }
+        if matches!(self.opcode, 0x16 | 0x17) {
+            self.invalidates = Some(be32(bth, at)?);
             at += 4;
         }
         self.payload = bth.get(at..bth.len().checked_sub(self.pad_bytes)?)?;

@@ -9,7 +9,7 @@ const OPERATIONS: u64 = 2000;
 /// Seeds of this second, which nobody has run: a failure names its seed, and is replayed with it.
 const FRESH: u64 = 12;
 /// These runs reach every item ten times.
-const FIXED: std::ops::RangeInclusive<u64> = 1..=110;
+const FIXED: std::ops::RangeInclusive<u64> = 1..=220;
 fn check(summary: &Summary, what: &str) {
     if let Some(violation) = summary.violations.first() {
         violation.latest.iter().for_each(|entry| println!("{entry}"));
@@ -29,6 +29,8 @@ fn known_and_fixed_seeds_keep_every_rule_and_exercise_every_item() {
     print!("{}", checklist::report(&fixed.coverage));
     let missing = checklist::missing(&fixed.coverage);
     assert!(missing.is_empty(), "items with fewer than {} hits: {missing:?}", checklist::ENOUGH);
+    let seldom = checklist::missing_names(&fixed.coverage);
+    assert!(seldom.is_empty(), "had fewer than {} times: {seldom:?}", checklist::ENOUGH);
 }
 
 #[test]

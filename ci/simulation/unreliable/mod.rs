@@ -176,5 +176,8 @@ impl Station {
     }
 }
 
+/// Operations and services as they are counted.
+pub const OPERATIONS: [&str; 7] =
+    ["UC SEND", "UC SEND_IMM", "UC WRITE", "UC WRITE_IMM", "UD SEND", "UD SEND_IMM", "UD send that fails"];
 /// Messages that are remembered of a sender.
 const HISTORY: usize = 4096;

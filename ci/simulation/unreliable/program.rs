@@ -4,7 +4,7 @@ use super::{Mistake, Parcel, Service, Station, qkey_of};
 use crate::check::packet::step;
 use crate::connection::{Phase, Posted};
 use crate::message::{Message, POOL_BYTES};
-use crate::operations::{Family, OPERATIONS, Operation};
+use crate::operations::{Family, OPERATIONS, Operation, named};
 use crate::program::{NO_KEY, inline_bytes, length, pieces};
 use crate::run::{Checked, Simulation, explain};
 use rnic_abi::WorkOpcode;
@@ -168,6 +168,8 @@ impl Simulation {
             fault: None,
             placed: false,
             alone: Cell::new(false),
+            view: false,
+            invalidates: None,
         };
         if operation.family == Family::Write
             && let Some(target) = &self.unreliable.stations[to].target
@@ -283,10 +285,6 @@ impl Simulation {
         }
         elements
     }
-}
-
-fn named(opcode: WorkOpcode) -> &'static Operation {
-    OPERATIONS.iter().find(|operation| operation.opcode == opcode).unwrap_or(&OPERATIONS[0])
 }
 
 fn row_name(service: Service, operation: &Operation) -> &'static str {
