@@ -24,7 +24,9 @@ pub struct Selection {
     exact: bool,
     /// Steps' output is not caught.
     pub no_capture: bool,
-    /// `--ignored` asks for what is left out of ordinary runs, and nothing is.
+    /// `--ignored`: those that are left out of ordinary runs, and no others.
+    pub ignored: bool,
+    /// Nothing is a benchmark.
     none: bool,
 }
 
@@ -37,7 +39,7 @@ impl Selection {
 
     /// Everything runs.
     pub fn is_whole(&self) -> bool {
-        self.words.is_empty() && self.skipped.is_empty() && !self.none
+        self.words.is_empty() && self.skipped.is_empty() && !self.none && !self.ignored
     }
 }
 
@@ -77,7 +79,8 @@ impl Arguments {
                 "--exact" => selection.exact = true,
                 "--skip" => selection.skipped.push(value()?),
                 "--nocapture" | "--no-capture" => selection.no_capture = true,
-                "--ignored" | "--bench" => selection.none = true,
+                "--ignored" => selection.ignored = true,
+                "--bench" => selection.none = true,
                 "--step" => step = Some(value()?),
                 "--tally" => tally = Some(PathBuf::from(value()?)),
                 known if WITHOUT_MEANING.contains(&(known, true)) => drop(value()?),

@@ -1,5 +1,7 @@
 //! The steps, from cheap to dear.
 
+use crate::arguments::Selection;
+use crate::guests::matrix;
 use crate::{
     attach, caches, commands, configuration, counters, demo, diagnostics, doorbells, ends, ethernet, guest_memory,
     guests, idle, kill, link, machines, measuring, output, outside, pci, second_driver, serve, sharing, thousand,
@@ -38,7 +40,7 @@ macro_rules! steps {
 pub fn provision(chosen: &[Step]) -> Vec<Step> {
     let limit = Duration::from_secs(PROVISION_LIMIT_S);
     let mut steps = vec![Step { name: "laboratory::is_provided", limit, run: crate::bench::laboratory::is_provided }];
-    if chosen.iter().any(|step| step.name.starts_with("guests::")) {
+    if chosen.iter().any(|step| step.name.starts_with("guests::") || step.name.starts_with("matrix::")) {
         steps.push(Step { name: "guests::the_rdma_image_is_provided", limit, run: guests::the_rdma_image_is_provided });
     }
     if chosen.iter().any(|step| step.name == PYVERBS) {
@@ -46,6 +48,21 @@ pub fn provision(chosen: &[Step]) -> Vec<Step> {
         steps.push(Step { name: "guests::the_image_with_rdma_cores_tests_is_provided", limit, run });
     }
     steps
+}
+
+/// Those that are asked for, to be chosen from.
+pub fn of(selection: &Selection) -> Vec<Step> {
+    if selection.ignored { matrix() } else { steps() }
+}
+
+/// What ordinary runs leave out.
+pub fn matrix() -> Vec<Step> {
+    steps! {
+        matrix::perftest_in_all_sizes within 5 * LIMIT_S;
+        matrix::perftest_with_other_queues within 5 * LIMIT_S;
+        matrix::connections_by_address within 5 * LIMIT_S;
+        matrix::qperf_s_rdma_tests within 5 * LIMIT_S;
+    }
 }
 
 pub fn steps() -> Vec<Step> {

@@ -25,7 +25,7 @@ use crate::{Progress, Result};
 use workshop::Workshop;
 
 /// What the image holds of Debian's programs, with all that they depend on.
-const PROGRAMS: &[&str] = &["ibverbs-utils", "rdmacm-utils", "perftest", "iproute2", "kmod"];
+const PROGRAMS: &[&str] = &["ibverbs-utils", "rdmacm-utils", "perftest", "qperf", "iproute2", "kmod"];
 /// Of their files: programs and libraries.
 const CONTENTS: &[&str] = &["usr/bin/", "usr/sbin/", "usr/lib/x86_64-linux-gnu/", "usr/lib64/"];
 

@@ -14,6 +14,7 @@ mod ending;
 mod frames;
 pub mod host;
 pub mod log;
+pub mod matrix;
 pub mod message;
 pub mod mutants;
 pub mod operations;

@@ -1,8 +1,9 @@
-//! `rnic-ci`: the simulation and the mutants by hand.
+//! `rnic-ci`: the simulation, the mutants and the matrix of guests by hand.
 
 use clap::{Args, Parser, Subcommand};
 use rnic_simulation::checklist;
 use rnic_simulation::log::Log;
+use rnic_simulation::matrix;
 use rnic_simulation::mutants;
 use rnic_simulation::plan::Plan;
 use rnic_simulation::run::{Outcome, run};
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 #[derive(Parser)]
-#[command(name = "rnic-ci", about = "The simulation and the mutants of rnic, by hand")]
+#[command(name = "rnic-ci", about = "The simulation, the mutants and the matrix of guests of rnic, by hand")]
 struct Options {
     #[command(subcommand)]
     command: Command,
@@ -26,6 +27,20 @@ enum Command {
     Sim(Sim),
     /// Breaks the engine's rules one by one and says which test notices
     Mutants(Mutants),
+    /// Runs with guests what the test command leaves out, and writes the table of docs/guests.md
+    ///
+    /// More programs between two guests, on both kernels, and all steps `guests::` of the end-to-end suite on the newer
+    /// one: about fifteen minutes. Only a whole run is written.
+    Matrix(Matrix),
+}
+
+#[derive(Args)]
+struct Matrix {
+    /// Words of the names of steps: perftest, connections, qperf; all without
+    words: Vec<String>,
+    /// One kernel alone: 6.12 or 7.3
+    #[arg(long, value_parser = matrix::SERIES)]
+    kernel: Option<String>,
 }
 
 #[derive(Args)]
@@ -78,6 +93,7 @@ fn main() -> ExitCode {
             None => many(&options),
         },
         Command::Mutants(options) => break_rules(&options),
+        Command::Matrix(options) => run_matrix(&options),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -125,6 +141,38 @@ fn break_rules(options: &Mutants) -> Result<bool, String> {
     let survivors = mutants::survivors(&results);
     println!("mutants {}, caught {}, survivors {survivors:?}", results.len(), results.len() - survivors.len());
     Ok(survivors.is_empty())
+}
+
+fn run_matrix(options: &Matrix) -> Result<bool, String> {
+    let chosen =
+        matrix::SERIES.iter().filter(|series| options.kernel.as_deref().is_none_or(|kernel| kernel == **series));
+    let outcomes: Vec<_> = chosen.map(|series| matrix::run(series, &options.words)).collect::<Result<_, _>>()?;
+    for row in outcomes.iter().flat_map(|outcome| outcome.rows.iter().chain(&outcome.steps)) {
+        println!("{:>8} s  {}: {}", row.seconds, row.title, row.result);
+    }
+    if options.words.is_empty() && options.kernel.is_none() {
+        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guests.md"));
+        let told = |action: &str, error: std::io::Error| format!("{action} {}: {error}", path.display());
+        let document = std::fs::read_to_string(path).map_err(|error| told("reading", error))?;
+        let text = matrix::rewritten(&document, &about(&outcomes)?, &outcomes)?;
+        std::fs::write(path, text).map_err(|error| told("writing", error))?;
+    }
+    Ok(outcomes.iter().all(|outcome| outcome.passed))
+}
+
+/// Of what the table tells.
+fn about(outcomes: &[matrix::Outcome]) -> Result<String, String> {
+    let say = |program: &str, words: &[&str]| -> Result<String, String> {
+        let output = std::process::Command::new(program).args(words).output();
+        let output = output.map_err(|error| format!("{program} does not start: {error}"))?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = say("git", &["rev-parse", "--short", "HEAD"])?;
+    let changed = !say("git", &["status", "--porcelain", "--untracked-files=no"])?.is_empty();
+    let changed = if changed { " with changes" } else { "" };
+    let date = say("date", &["-u", "+%Y-%m-%d %H:%M UTC"])?;
+    let perftest = outcomes.first().map_or("", |outcome| outcome.perftest.as_str());
+    Ok(format!("Commit {commit}{changed}, {date}; perftest {perftest}, rdma-core 56.1."))
 }
 
 fn print_outcome(outcome: &Outcome) {

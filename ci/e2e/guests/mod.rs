@@ -2,12 +2,13 @@
 //!
 //! Each step restores its guests from a snapshot that has the module loaded, and plugs in both functions of their
 //! adapters: the RNIC, and the Ethernet function, which is the network device of its port. [`pair`] has the guests,
-//! [`programs`] runs programs between them, [`peers`] does so with Linux' rdma_rxe at one end, [`pyverbs`] rdma-core's own tests in one, [`endings`] takes the device away
+//! [`programs`] runs programs between them, [`peers`] does so with Linux' rdma_rxe at one end, [`pyverbs`] rdma-core's own tests in one, [`matrix`] is what ordinary runs leave out, [`endings`] takes the device away
 //! from them, and [`held`] looks at what device and kernel hold then.
 
 mod counters;
 mod endings;
 mod held;
+pub mod matrix;
 mod pair;
 mod peers;
 mod programs;

@@ -72,6 +72,16 @@ impl<'f> Guests<'f> {
         self.join(&format!("{program} 10.0.0.1"))
     }
 
+    /// Runs both halves, each for a limited time, the client's when a shell condition holds for the server; whatever becomes of them.
+    pub fn attempt(&mut self, server: &str, listens: &str, client: &str) -> ([i32; 2], [String; 2]) {
+        shell(
+            &mut self.server,
+            &format!("rm -f /tmp/code; {}", in_background(&format!("timeout 50 sh -c '{server}'"))),
+        );
+        shell(&mut self.server, &format!("until {listens} || [ -e /tmp/code ]; do usleep 20000; done"));
+        self.join(&format!("timeout 40 sh -c '{client}'"))
+    }
+
     /// Programs of connection management: the server listens on a device, not on a socket. Both succeed.
     #[track_caller]
     pub fn connect(&mut self, server: &str, client: &str) {
