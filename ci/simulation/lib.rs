@@ -12,6 +12,7 @@ pub mod connection;
 pub mod coverage;
 mod ending;
 mod frames;
+pub mod goodput;
 pub mod host;
 pub mod log;
 pub mod matrix;
