@@ -67,6 +67,10 @@ impl Run {
         };
         let mut world = World::new(config);
         let held = script.u32();
+        // No class has this bit.
+        if held >> 31 == 1 {
+            world.make_selective();
+        }
         for host in [&mut world.fabric.a, &mut world.fabric.b] {
             // Whatever is lost, no request runs out of retries.
             let reset = host.attributes(host.qpn, rnic_abi::command::QP_STATE_RESET, 0);

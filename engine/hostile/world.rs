@@ -4,7 +4,7 @@ use crate::EngineConfig;
 use crate::context::queue_pair::QpState;
 use crate::rig::*;
 use proptest::prelude::*;
-use rnic_abi::command::ACCESS_INVALIDATE;
+use rnic_abi::command::{ACCESS_INVALIDATE, QP_SELECTIVE};
 use rnic_abi::{CommandOpcode, Cqe, WorkOpcode};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -57,6 +57,18 @@ impl World {
         fabric.connect(&with);
         fabric.connect_another(4, &with);
         Self { fabric, consumed: [0; 2], witnessed: 0 }
+    }
+
+    /// The attacked queue pairs retransmit selectively from here on.
+    pub fn make_selective(&mut self) {
+        for host in [&mut self.fabric.a, &mut self.fabric.b] {
+            host.destroy_qp(host.qpn);
+            let mut qp = host.new_qp(host.qpn);
+            (qp.send_cqn, qp.receive_cqn, qp.flags) = (4.into(), 4.into(), QP_SELECTIVE);
+            host.must(CommandOpcode::CREATE_QP, qp.as_bytes());
+            let peer = if host.ip == IP_A { (IP_B, 0x12) } else { (IP_A, 0x11) };
+            host.connect(host.qpn, peer, &Attributes { retry_cnt: 2, rnr_retry: 2, ..Attributes::mtu(1) });
+        }
     }
 
     /// Carries frames, but not without end. Frames for nobody are lost.

@@ -11,6 +11,7 @@ use crate::pending::{Stop, Waiter};
 use crate::planted::planted;
 use crate::reliability::selective::Ahead;
 use rnic_pcie::Cause;
+use rnic_wire::psn::MODULUS;
 use rnic_wire::{Frame, Operation, ParsedPacket, Psn};
 
 impl Engine {
@@ -32,7 +33,8 @@ impl Engine {
             Operation::ReadRequest => context.packets_of(packet.headers.extension.reth.dma_length),
             _ => 1,
         };
-        selective.arriving = Some((psn, packets));
+        // A READ that would take half of the PSNs or more is refused in its turn: it need not be kept for that.
+        selective.arriving = (packets < MODULUS / 2).then_some((psn, packets));
     }
 
     /// Takes the frame of a packet that has come early and is to be kept. False: it was not such a packet.

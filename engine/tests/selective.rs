@@ -247,8 +247,11 @@ fn what_is_kept_is_bounded_and_goes_with_its_queue_pair() {
     fabric.run();
     fabric.run_timers(30);
     assert_eq!(fabric.a.completions(), [(0x11, 0, 4, 0)], "what found no room came again");
-    // Ahead of the window nothing is kept.
+    // A READ that takes more PSNs than there are is not kept, nor anything ahead of the window.
     let next = PSN + 10;
+    let forged = Forged::new(&fabric.b, IP_A, Opcode::RC_READ_REQUEST, next + 1, &[]);
+    fabric.b.receive(forged.reth(VIRTUAL, 0x100, u32::MAX).frame());
+    assert_eq!(fabric.b.engine.inspect().ahead_frames, 0);
     for (ahead, kept) in [(256, 0), (0x7f_ffff, 0), (255, 1), (3, 2), (3, 2), (9, 3), (4, 3)] {
         let forged = Forged::new(&fabric.b, IP_A, Opcode::RC_SEND_ONLY, next + ahead, &[]);
         fabric.b.receive(forged.frame());
