@@ -99,6 +99,7 @@ pub fn steps() -> Vec<Step> {
         verbs::a_region_changes_in_place_and_a_refused_change_changes_nothing within LIMIT_S;
         verbs::a_completion_queue_is_resized_under_traffic within LIMIT_S;
         verbs::events_are_held_back_as_moderation_says within LIMIT_S;
+        verbs::two_queue_pairs_of_one_adapter_reach_each_other within LIMIT_S;
         caches::two_queue_pairs_in_turn_with_a_cache_of_one_fetch_a_context_an_operation_a_side within LIMIT_S;
         outside::scapy_and_tshark_read_every_packet_of_the_demo_as_we_do within LIMIT_S;
         outside::scapy_and_tshark_read_every_packet_of_other_transactions_as_we_do within LIMIT_S;

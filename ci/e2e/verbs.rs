@@ -18,7 +18,7 @@ const REFUSED: u8 = CompletionStatus::REM_ACCESS_ERR.0;
 struct Two {
     a: Station,
     b: Station,
-    _fabric: Fabric,
+    fabric: Fabric,
 }
 
 impl Two {
@@ -26,7 +26,7 @@ impl Two {
         let fabric = Fabric::new();
         let a = Station::open(over_socket(&fabric.socket("A")), ipv4_gid([10, 0, 0, 1]));
         let b = Station::open(over_socket(&fabric.socket("B")), ipv4_gid([10, 0, 0, 2]));
-        Two { a, b, _fabric: fabric }
+        Two { a, b, fabric }
     }
 
     /// A reliable connection; B's half is privileged.
@@ -296,4 +296,27 @@ pub fn events_are_held_back_as_moderation_says() {
     two.a.device.arm(two.a.cqn, false).expect("armed");
     two.a.write(&own, &peer, 8, None).expect("posted");
     two.a.device.wait_completion_event(two.a.cqn, waits).expect("at once");
+}
+
+/// Requests and answers of one adapter to itself turn round in its port, and never reach the switch.
+pub fn two_queue_pairs_of_one_adapter_reach_each_other() {
+    let mut two = Two::open();
+    let station = &mut two.a;
+    let (own, peer) = (station.create_queue_pair(), station.create_queue_pair());
+    station.connect(&own, &peer, Retries::default());
+    station.connect(&peer, &own, Retries::default());
+    let message = payload(3, 5000);
+    station.fill(&message);
+    station.receive(&peer);
+    let elements = [station.region.sge(0, 5000)];
+    let remote = Some(Remote { address: station.region.start() + 0x4000, rkey: station.region.key });
+    post(station, &own, &request(WorkOpcode::WRITE_IMM, Payload::Elements(&elements), remote, 0x77));
+    // Both complete into one queue, in whichever order.
+    let mut done: Vec<_> = (0..2).map(|_| station.completion(LIMIT)).collect();
+    done.sort_by_key(|completion| completion.immediate);
+    let seen: Vec<_> = done.iter().map(|done| (done.status, done.qpn, done.immediate)).collect();
+    assert_eq!(seen, [(OK, own.qpn, None), (OK, peer.qpn, Some(0x77))]);
+    assert!(station.holds(0x4000 + 5000)[0x4000..] == message);
+    let forwarded = two.fabric.counters("B").rcvd_pkts;
+    assert_eq!(forwarded, 0, "nothing came to the other adapter");
 }
