@@ -68,6 +68,7 @@ pub fn other_kinds_of_queues_run_or_are_refused_cleanly() {
         assert!(printed[1].contains(refusal), "{program}: {printed:?}");
     }
     if has(&told, "max_srq:") {
+        assert_eq!(shell(&mut guests.client, "rnic_verbs_user -d rnic0 -o 2>&1"), "a target was opened twice");
         for program in [
             "ib_send_bw -c XRC -n 200",
             "ib_send_bw -c XRC -n 50 -q 4 -b -s 4096",

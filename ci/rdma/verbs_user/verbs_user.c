@@ -2,13 +2,15 @@
 /*
  * A program for tests: what stock programs do not use of verbs. The client writes payload, then a word by ATOMIC_WRITE, and
  * makes sure of both by a FLUSH; the server watches the word. It must never see half of one, one go back, or one whose
- * payload is missing. With -w the client does something wrong instead, and expects the error that hardware gives.
+ * payload is missing. With -w the client does something wrong instead, and expects the error that hardware gives. With -o
+ * there is no other side: an XRC target is opened a second time, by its number, and lives until both have let it go.
  *
  *	server: rnic_verbs_user -d rnic0 -g 1
  *	client: rnic_verbs_user -d rnic0 -g 1 [-n rounds] [-w align|right] server
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -316,6 +318,73 @@ static void let_go(struct end *end)
 	free(end->buffer);
 }
 
+/* A domain that whoever has the file shares, as another process would. */
+static struct ibv_xrcd *open_domain(struct ibv_context *context, int file)
+{
+	struct ibv_xrcd_init_attr attr = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = file, .oflags = O_CREAT,
+	};
+	struct ibv_xrcd *domain = ibv_open_xrcd(context, &attr);
+
+	if (!domain)
+		fail("no XRC domain: %s", strerror(errno));
+	return domain;
+}
+
+static enum ibv_qp_state state_of(struct ibv_qp *qp)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	if (ibv_query_qp(qp, &attr, IBV_QP_STATE, &init))
+		fail("a target does not answer");
+	return attr.qp_state;
+}
+
+static int open_target(const char *device)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
+	const int to_init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+	struct ibv_context *contexts[2] = { open_device(device), open_device(device) };
+	struct ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD };
+	struct ibv_qp_open_attr again = {
+		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE,
+		.qp_type = IBV_QPT_XRC_RECV,
+	};
+	int file = open("/tmp/rnic_verbs_user.domain", O_RDONLY | O_CREAT, 0600), index;
+	struct ibv_xrcd *domains[2];
+	struct ibv_qp *made, *opened;
+
+	if (file < 0)
+		fail("no file for the domain: %s", strerror(errno));
+	for (index = 0; index < 2; index++)
+		domains[index] = open_domain(contexts[index], file);
+	init.xrcd = domains[0];
+	made = ibv_create_qp_ex(contexts[0], &init);
+	if (!made)
+		fail("no target: %s", strerror(errno));
+	again.xrcd = domains[1];
+	again.qp_num = made->qp_num + 1;
+	if (ibv_open_qp(contexts[1], &again) || errno != EINVAL)
+		fail("a target that nobody made is opened, or refused with %s", strerror(errno));
+	again.qp_num = made->qp_num;
+	opened = ibv_open_qp(contexts[1], &again);
+	if (!opened || opened->qp_num != made->qp_num)
+		fail("the target is not opened: %s", strerror(errno));
+	if (ibv_modify_qp(made, &attr, to_init) || state_of(opened) != IBV_QPS_INIT)
+		fail("both are not the same target");
+	if (ibv_destroy_qp(made) || state_of(opened) != IBV_QPS_INIT)
+		fail("the target went with the first who let it go");
+	if (ibv_destroy_qp(opened))
+		fail("the target is not let go");
+	for (index = 0; index < 2; index++)
+		if (ibv_close_xrcd(domains[index]) || ibv_close_device(contexts[index]))
+			fail("something is not let go");
+	close(file);
+	printf("a target was opened twice\n");
+	return 0;
+}
+
 int main(int count, char **words)
 {
 	const char *device = "rnic0", *server;
@@ -324,17 +393,19 @@ int main(int count, char **words)
 	char done = 0;
 	int option, stream;
 
-	while ((option = getopt(count, words, "d:g:n:w:")) != -1) {
+	while ((option = getopt(count, words, "d:g:n:ow:")) != -1) {
 		if (option == 'd')
 			device = optarg;
 		else if (option == 'g')
 			end.gid_index = atoi(optarg);
+		else if (option == 'o')
+			return open_target(device);
 		else if (option == 'n')
 			end.own.rounds = atoi(optarg);
 		else if (option == 'w' && (!strcmp(optarg, "align") || !strcmp(optarg, "right")))
 			end.own.wrong = optarg[0];
 		else
-			fail("-d DEVICE, -g GID INDEX, -n ROUNDS, -w align or right, and for the client the server's address");
+			fail("-d DEVICE, -g GID INDEX, -n ROUNDS, -w align or right, -o, and for the client the server's address");
 	}
 	server = optind < count ? words[optind] : NULL;
 	make(&end, device);
