@@ -15,10 +15,12 @@ impl Simulation {
     pub(crate) fn profile(&mut self) -> Profile {
         let mtu = self.random.pick(&[256, 512, 1024, 1024, 2048, 4096]);
         let limited = self.plan.wire.rate_gbits > 0;
+        // A receiver whose memory is slow may need more than one timeout.
+        let slow = self.plan.memory.hold >= 200_000;
         Profile {
             mtu,
-            timeout: self.random.between(if limited { 10 } else { 8 }, 11) as u8,
-            retry_cnt: if self.plan.wire.is_lossy() { 7 } else { self.random.pick(&[1, 3, 7]) },
+            timeout: self.random.between(if limited || slow { 10 } else { 8 }, 11) as u8,
+            retry_cnt: if self.plan.wire.is_lossy() || slow { 7 } else { self.random.pick(&[1, 3, 7]) },
             rnr_retry: self.random.pick(&[7, 7, 7, 2]),
             min_rnr_timer: self.random.between(1, 10) as u8,
             rd_atomics: self.random.pick(&[1, 2, 4, 16]),

@@ -67,8 +67,10 @@ impl Simulation {
         // Posting in the error state is accepted, and flushed: sometimes.
         let seldom = if in_error { 50 } else { 4 };
         let eager = !in_error && connection.doom.is_none();
-        let closes = silent && (healed || in_error);
-        if (healed && !silent) || !(eager || closes || self.random.one_in(seldom)) {
+        // A fetch that memory refused leaves requests behind that end with a later one.
+        let left = in_error && connection.is_excused() && !flow.outstanding.is_empty();
+        let closes = (silent && (healed || in_error)) || (left && self.random.one_in(50));
+        if (healed && !closes) || !(eager || closes || self.random.one_in(seldom)) {
             return Ok(false);
         }
         let wanted = if closes {

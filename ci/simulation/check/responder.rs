@@ -23,6 +23,10 @@ pub struct ResponderCheck {
     answered: u32,
     /// Expected PSNs at which a later packet came.
     gaps: VecDeque<u32>,
+    /// Where a packet was missing among those that came again; and the PSN behind the latest of them. A receiver that was
+    /// not ready when they came first, and had no time to say so, misses it.
+    skipped: VecDeque<u32>,
+    follows: u32,
     /// The PSN that the latest sequence NAK named.
     named: Option<u32>,
     /// Packets were refused for want of a receive: the receiver expects less than came.
@@ -32,6 +36,8 @@ pub struct ResponderCheck {
     msn: u32,
     /// READs and atomics whose answers have not all left: the answer that leaves next, and the PSN behind the last one.
     questions: VecDeque<(u32, u32)>,
+    /// The READ that is being answered: the first of its answers, and the PSN behind the last one.
+    begun: Option<(u32, u32)>,
 }
 
 impl ResponderCheck {
@@ -40,11 +46,14 @@ impl ResponderCheck {
             expected: psn,
             answered: psn,
             gaps: VecDeque::new(),
+            skipped: VecDeque::new(),
+            follows: psn,
             named: None,
             behind: false,
             ends: VecDeque::new(),
             msn: 0,
             questions: VecDeque::new(),
+            begun: None,
         }
     }
 
@@ -60,6 +69,13 @@ impl ResponderCheck {
 
     /// A request packet that takes so many PSNs came.
     pub fn on_received(&mut self, psn: u32, packets: u32) -> Arrival {
+        if ahead(psn, self.follows) > 0 && ahead(self.follows, self.expected) < 0 {
+            if self.skipped.len() == GAPS {
+                self.skipped.pop_front();
+            }
+            self.skipped.push_back(self.follows);
+        }
+        self.follows = step(psn, packets);
         match ahead(psn, self.expected) {
             0 => {
                 self.expected = step(psn, packets);
@@ -112,6 +128,9 @@ impl ResponderCheck {
         if psn != *owed {
             return Err(format!("{owed:#x} is to leave first"));
         }
+        if self.begun.is_none_or(|(_, known)| known != *last) {
+            self.begun = Some((psn, *last));
+        }
         *owed = step(psn, 1);
         if *owed == *last {
             self.questions.pop_front();
@@ -142,7 +161,7 @@ impl ResponderCheck {
         if self.named == Some(psn) {
             return Err(format!("a second NAK names {psn:#x}"));
         }
-        if !self.behind && !self.gaps.contains(&psn) {
+        if !self.behind && !self.gaps.contains(&psn) && !self.skipped.contains(&psn) {
             return Err(format!("a NAK names {psn:#x}, where no packet was missing: {:x?}", self.gaps));
         }
         self.named = Some(psn);
@@ -167,6 +186,12 @@ impl ResponderCheck {
                 self.ends.pop_front();
                 self.msn = step(self.msn, 1);
             }
+        }
+        // It was asked to begin again in the middle of its answers, and cannot.
+        let front = self.questions.front().map(|(_, last)| *last);
+        let repeats = |(first, last): (u32, u32)| front == Some(last) && ahead(psn, first) >= 0;
+        if ahead(psn, self.answered) < 0 && self.begun.is_some_and(repeats) {
+            return Ok(());
         }
         self.check_progress(psn, msn)?;
         if psn == self.expected {
@@ -194,6 +219,28 @@ mod tests {
         assert!(check.on_ack(0, 0).is_ok());
         assert!(check.clone().on_ack(0xff_ffff, 0).unwrap_err().contains("was before"));
         assert!(check.on_ack(1, 0).unwrap_err().contains("came"));
+    }
+
+    #[test]
+    fn what_is_missing_among_what_comes_again_may_be_named() {
+        let mut check = ResponderCheck::new(0);
+        check.expect_message(9);
+        (0..9).for_each(|psn| assert_eq!(check.on_received(psn, 1), Arrival::InOrder));
+        assert!(check.clone().on_sequence_nak(4, 0).is_err(), "nothing was missing");
+        [2, 3, 5].into_iter().for_each(|psn| assert_eq!(check.on_received(psn, 1), Arrival::Duplicate));
+        assert!(check.on_sequence_nak(4, 0).is_ok());
+    }
+
+    #[test]
+    fn a_read_that_is_asked_for_again_may_be_refused_behind_what_was_answered() {
+        let mut check = ResponderCheck::new(0);
+        check.expect_message(8);
+        check.expect_question(0, 8);
+        assert_eq!(check.on_received(0, 8), Arrival::InOrder);
+        (0..5).for_each(|psn| assert_eq!(check.on_answer(psn, 8, None), Ok(true)));
+        assert!(check.clone().on_refusal(3, 1).is_ok());
+        (5..8).for_each(|psn| assert_eq!(check.on_answer(psn, 8, None), Ok(true)));
+        assert!(check.on_refusal(3, 1).is_err(), "it was answered");
     }
 
     #[test]
