@@ -6,6 +6,7 @@
 //! against both. At the end everything becomes whole, and all work has to be done.
 
 pub mod adapter;
+mod aim;
 pub mod check;
 pub mod checklist;
 pub mod connection;

@@ -5,11 +5,11 @@
 //! either closes it. Behind it lies a region that nothing else writes, or what READs and atomics work on anyway. Once the
 //! completion that closes it has been seen, not a byte may change through it.
 
+use crate::aim::NO_KEY;
 use crate::connection::Doom;
 use crate::host::Region;
 use crate::message::{Message, POOL_BYTES, pool};
 use crate::operations::{FAULTS, Family, Fault, FaultKind, LOCAL_FAULTS, Operation, named};
-use crate::program::NO_KEY;
 use crate::run::{Checked, Simulation, explain};
 use rnic_abi::WorkOpcode;
 use rnic_abi::command::*;

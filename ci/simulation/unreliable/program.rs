@@ -1,11 +1,11 @@
 //! What the stations' drivers post.
 
 use super::{Mistake, Parcel, Service, Station, qkey_of};
+use crate::aim::{NO_KEY, inline_bytes, length, pieces};
 use crate::check::packet::step;
 use crate::connection::{Phase, Posted};
 use crate::message::{Message, POOL_BYTES};
 use crate::operations::{Family, OPERATIONS, Operation, named};
-use crate::program::{NO_KEY, inline_bytes, length, pieces};
 use crate::run::{Checked, Simulation, explain};
 use rnic_abi::WorkOpcode;
 use rnic_shim::verbs::*;
