@@ -134,7 +134,7 @@ impl Flow {
     }
 
     /// A new connection from `psn` on.
-    pub fn restart(&mut self, psn: u32, window: u32, profile: &Profile) {
+    pub fn restart(&mut self, psn: u32, window: u32, profile: &Profile, selective: bool) {
         self.forget_sends();
         self.forget_receives();
         self.next_psn = psn;
@@ -143,6 +143,10 @@ impl Flow {
         self.answered.clear();
         self.requester = RequesterCheck::new(psn, window, profile.timeout_ns(), profile.retry_cnt.into());
         self.responder = ResponderCheck::new(psn);
+        if selective {
+            self.requester = self.requester.clone().selective();
+            self.responder = self.responder.clone().selective();
+        }
     }
 
     /// The sender has nothing posted any more.
@@ -251,6 +255,8 @@ pub struct Connection {
     pub established: [bool; 2],
     /// Sides that have told that they take no more of a shared receive queue.
     pub last_receive: [bool; 2],
+    /// Both sides retransmit selectively.
+    pub selective: bool,
     pub profile: Profile,
 }
 

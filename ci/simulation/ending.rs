@@ -72,8 +72,9 @@ impl Simulation {
         (connection.profile, connection.phase, connection.doom) = (profile, Phase::Running, None);
         (connection.gone, connection.late, connection.established) = (None, late, [false; 2]);
         connection.last_receive = [false; 2];
+        let selective = connection.selective;
         for (flow, psn) in connection.flows.iter_mut().zip(psns) {
-            flow.restart(psn, window, &profile);
+            flow.restart(psn, window, &profile, selective);
         }
         for side in [0, 1] {
             self.renew_view(number, side)?;

@@ -20,6 +20,7 @@ const RNR_DELAYS: [u64; 32] = [
 fn answer(syndrome: u8) -> Option<Answer> {
     match syndrome >> 5 {
         0 => Some(Answer::Ack),
+        2 if syndrome & 0x1e == 0 => Some(Answer::Gap { first: syndrome & 1 == 0 }),
         1 => Some(Answer::ReceiverNotReady { delay_ns: RNR_DELAYS[usize::from(syndrome & 31)] * 10_000 }),
         3 if syndrome == 0x60 => Some(Answer::SequenceNak),
         3 => Some(Answer::Refusal),
@@ -70,6 +71,7 @@ impl Simulation {
 
     fn request_leaves(&mut self, number: usize, from: usize, packet: &Packet) -> Checked {
         let connection = &mut self.connections[number];
+        let selective = connection.selective;
         let (mtu, host, profile) = (connection.profile.mtu, connection.ends[from].host, connection.profile);
         let flow = &mut connection.flows[from];
         let Some((message, at)) = content::message_of(&flow.outstanding, packet.psn) else {
@@ -106,6 +108,7 @@ impl Simulation {
             coverage.item(36);
         }
         match sent.jump {
+            Some(_) if selective => coverage.note("selective repetitions", 1),
             Some(Jump::Nak) => coverage.items(&[48, 49]),
             Some(Jump::ReceiverNotReady) => coverage.item(54),
             Some(Jump::Timeout) => coverage.items(&[57, 58]),
@@ -145,6 +148,11 @@ impl Simulation {
             Some(Answer::SequenceNak) => {
                 flow.responder.on_sequence_nak(psn, msn)?;
                 self.coverage.items(&[3, 4, 111]);
+            }
+            Some(Answer::Gap { first }) => {
+                flow.responder.on_gap(psn, first, msn)?;
+                self.coverage.note("gaps told of", 1);
+                return Ok(());
             }
             Some(Answer::ReceiverNotReady { .. }) => {
                 flow.responder.on_receiver_not_ready(psn, msn)?;
@@ -243,6 +251,7 @@ impl Simulation {
             }
             return Ok(true);
         }
+        let selective = connection.selective;
         let flow = &mut connection.flows[1 - to];
         // Its sender may have failed while it was on its way.
         let packets = content::message_of(&flow.outstanding, packet.psn)
@@ -259,7 +268,11 @@ impl Simulation {
                 self.hosts[host].counted.placed_most += u64::from(places);
                 self.coverage.item(2);
             }
-            Arrival::Gap => self.coverage.note("packets behind a gap", 1),
+            Arrival::Gap => {
+                // May be kept.
+                self.hosts[host].counted.placed_most += u64::from(places && selective);
+                self.coverage.note("packets behind a gap", 1);
+            }
             Arrival::Duplicate => {
                 // May be executed after all, if the receiver was not ready at first.
                 self.hosts[host].counted.placed_most += u64::from(places);

@@ -41,6 +41,8 @@ pub struct Plan {
     /// Out of a million turns: caches flushed by command, whole adapters reset.
     pub flushes: u32,
     pub adapter_resets: u32,
+    /// One in so many connections retransmits selectively.
+    pub selective_one_in: u64,
     /// Shares of work requests.
     pub signaled: u32,
     pub inlined: u32,
@@ -139,6 +141,7 @@ impl Plan {
             datagram_stations: random.pick(&[0, 0, 2, 4]),
             shared_queues: random.pick(&[0, 0, 1, 2]),
             views: random.one_in(2),
+            selective_one_in: random.pick(&[1, 3, 1_000_000, 1_000_000]),
         };
         if plan.memory.faults > 0 {
             // An index ring that is not read ends its queue for good.

@@ -157,8 +157,9 @@ impl Simulation {
         }
         self.build_shared()?;
         for (number, (pair, choice)) in pairs.into_iter().zip(choices).enumerate() {
-            let first = self.build_end(pair[0], choice[0])?;
-            let second = self.build_end(pair[1], choice[1])?;
+            let selective = self.random.one_in(self.plan.selective_one_in) && std::env::var("NOSEL").is_err();
+            let first = self.build_end(pair[0], choice[0], selective)?;
+            let second = self.build_end(pair[1], choice[1], selective)?;
             let flows = [self.build_flow(pair[0], pair[1])?, self.build_flow(pair[1], pair[0])?];
             self.places.insert((pair[0], first.qpn.0), (number, 0));
             self.places.insert((pair[1], second.qpn.0), (number, 1));
@@ -173,6 +174,7 @@ impl Simulation {
                 late: None,
                 established: [false; 2],
                 last_receive: [false; 2],
+                selective,
                 profile,
             });
             self.connect(number)?;
@@ -190,7 +192,7 @@ impl Simulation {
         [first, (first + 1 + self.random.index(hosts - 1)) % hosts]
     }
 
-    fn build_end(&mut self, number: usize, choice: [usize; 2]) -> Result<End> {
+    fn build_end(&mut self, number: usize, choice: [usize; 2], selective: bool) -> Result<End> {
         let shared = self.choose_shared(number, false);
         let host = &self.hosts[number];
         let (send_cq, receive_cq) = (host.queues[choice[0]].cqn, host.queues[choice[1]].cqn);
@@ -207,7 +209,7 @@ impl Simulation {
             signal_all: false,
             // Some may register memory by work requests.
             privileged: true,
-            selective: false,
+            selective,
             qp_type: rnic_abi::command::QP_TYPE_RC,
         };
         let qpn = self.create_pair(number, spec, shared)?;

@@ -85,6 +85,10 @@ impl Engine {
                 self.passed_over(host, qpn, context, awaited);
             }
         }
+        if psn == context.requester.unacked_psn {
+            // The peer is there, and the packet is on its way again from here on.
+            self.start_retry_timer(host, qpn, context);
+        }
         self.miss(qpn, context, psn);
     }
 

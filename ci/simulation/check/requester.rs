@@ -2,6 +2,7 @@
 //! NAK names; the oldest unacknowledged one after its time. Never ahead of what was sent, never beyond the window.
 
 use super::packet::{ahead, step};
+use super::resends::Resends;
 use std::collections::VecDeque;
 
 /// A PSN that an answer made the oldest unacknowledged one, for all the sender knows.
@@ -39,6 +40,10 @@ pub struct Sent {
 pub enum Answer {
     Ack,
     SequenceNak,
+    /// Selectively: this packet is missing; the first one also acknowledges what was before it.
+    Gap {
+        first: bool,
+    },
     ReceiverNotReady {
         delay_ns: u64,
     },
@@ -59,12 +64,20 @@ pub struct RequesterCheck {
     next: u32,
     /// READs and atomics that have left: the answer that is missing next, and the PSN behind the last one.
     questions: VecDeque<(u32, u32)>,
+    /// Of a sender that retransmits selectively.
+    resends: Option<Resends>,
 }
 
 impl RequesterCheck {
     pub fn new(psn: u32, window: u32, timeout_ns: u64, retry_cnt: u32) -> Self {
         let points = VecDeque::from([Point { psn, ..Point::default() }]);
-        Self { window, timeout_ns, retry_cnt, points, fresh: psn, next: psn, questions: VecDeque::new() }
+        Self { window, timeout_ns, retry_cnt, points, fresh: psn, next: psn, questions: VecDeque::new(), resends: None }
+    }
+
+    /// Lost packets alone are sent again.
+    pub fn selective(mut self) -> Self {
+        self.resends = Some(Resends::default());
+        self
     }
 
     /// A packet of a SEND or WRITE.
@@ -90,7 +103,16 @@ impl RequesterCheck {
         if ahead(psn, self.fresh) > 0 {
             return Err(format!("PSN {psn:#x} is sent, and {:#x} before it never was", self.fresh));
         }
-        let jump = if psn == self.next { None } else { Some(self.jump(psn, now_ns)?) };
+        let (fresh, timeout_ns) = (self.fresh, self.timeout_ns);
+        let jump = match &mut self.resends {
+            None if psn == self.next => None,
+            None => Some(self.jump(psn, now_ns)?),
+            Some(_) if psn == fresh => None,
+            Some(resends) => Some(resends.justify(psn, fresh, timeout_ns, now_ns)?),
+        };
+        if let Some(resends) = self.resends.as_mut().filter(|_| psn == fresh) {
+            resends.leaves(psn, now_ns);
+        }
         let newest = self.points.back().copied().unwrap_or_default();
         let again = psn != self.fresh;
         if !again && psn == newest.psn {
@@ -162,10 +184,21 @@ impl RequesterCheck {
         if ahead(psn, newest.psn) < 0 || ahead(psn, self.fresh) >= 0 {
             return false;
         }
+        if let (Some(resends), Answer::Gap { .. } | Answer::ReceiverNotReady { .. }) = (&mut self.resends, answer) {
+            resends.name(psn);
+        }
+        if answer == (Answer::Gap { first: false }) {
+            return true;
+        }
         // It passes over an answer that has not come: everything before that has arrived, and that is asked for again.
         let passed = self.questions.front().map(|(missing, _)| *missing).filter(|missing| ahead(unacked, *missing) > 0);
         if let Some(missing) = passed {
             unacked = missing;
+        }
+        let window = self.window;
+        if let Some(resends) = &mut self.resends {
+            passed.into_iter().for_each(|missing| resends.name(missing));
+            resends.forget(unacked, window);
         }
         if unacked != newest.psn {
             self.points.push_back(Point { psn: unacked, at_ns: now_ns, ..Point::default() });
@@ -174,7 +207,7 @@ impl RequesterCheck {
             match answer {
                 _ if passed.is_some() => point.naks += 1,
                 Answer::Ack | Answer::Refusal => {}
-                Answer::SequenceNak => point.naks += 1,
+                Answer::SequenceNak | Answer::Gap { .. } => point.naks += 1,
                 Answer::ReceiverNotReady { delay_ns } => {
                     point.naks += 1;
                     point.not_before_ns.get_or_insert(now_ns + delay_ns);

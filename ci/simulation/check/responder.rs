@@ -2,7 +2,7 @@
 //! only rise and never exceed what came in order; one NAK a gap, at the first PSN that is missing; the right MSN.
 
 use super::packet::{ahead, step};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Gaps that are remembered; older ones are forgotten, since answers are never so late.
 const GAPS: usize = 32;
@@ -38,6 +38,8 @@ pub struct ResponderCheck {
     questions: VecDeque<(u32, u32)>,
     /// The READ that is being answered: the first of its answers, and the PSN behind the last one.
     begun: Option<(u32, u32)>,
+    /// Of a receiver that keeps what comes ahead of a gap: PSN, and how many it takes.
+    kept: Option<BTreeMap<u32, u32>>,
 }
 
 impl ResponderCheck {
@@ -54,7 +56,23 @@ impl ResponderCheck {
             msn: 0,
             questions: VecDeque::new(),
             begun: None,
+            kept: None,
         }
+    }
+
+    /// It keeps what comes ahead of a gap.
+    pub fn selective(mut self) -> Self {
+        self.kept = Some(BTreeMap::new());
+        self
+    }
+
+    /// The gap's turn to be told of.
+    pub fn on_gap(&mut self, psn: u32, first: bool, msn: u32) -> Result<(), String> {
+        if self.kept.is_none() {
+            return Err("tells of a gap, and does not keep what is behind it".into());
+        }
+        // Where it was not ready, or what was kept found no room, it misses what has come.
+        if first { self.check_progress(psn, msn) } else { Ok(()) }
     }
 
     /// A message was posted whose packets end before `psn`.
@@ -79,9 +97,16 @@ impl ResponderCheck {
         match ahead(psn, self.expected) {
             0 => {
                 self.expected = step(psn, packets);
+                while let Some(packets) = self.kept.as_mut().and_then(|kept| kept.remove(&self.expected)) {
+                    self.expected = step(self.expected, packets);
+                }
                 Arrival::InOrder
             }
             1.. => {
+                if let Some(kept) = &mut self.kept {
+                    kept.insert(psn, packets);
+                    return Arrival::Gap;
+                }
                 if self.gaps.back() != Some(&self.expected) {
                     if self.gaps.len() == GAPS {
                         self.gaps.pop_front();
