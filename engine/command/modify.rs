@@ -117,12 +117,13 @@ impl Engine {
                     && av.service_level <= 7))
     }
 
-    /// To RESET: everything is dropped without completions, once no read on its behalf is in flight.
+    /// To RESET: everything is dropped without completions, once no read on its behalf is in flight, and no completion of it waits.
     fn reset_qp(&mut self, host: &mut Host, qpn: Qpn) -> Result<Answer, Halt> {
         self.drop_work(qpn);
+        let late = self.pending.reads_of(qpn) || self.completions_wait(qpn);
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return Err(missing(qpn.0)) };
         qp.state = QpState::Reset;
-        if self.pending.reads_of(qpn) {
+        if late {
             return Err(Halt::Blocked);
         }
         qp.rewind();

@@ -144,7 +144,7 @@ impl Engine {
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return Err(missing(qpn.0)) };
         qp.leaving = true;
         self.drop_work(qpn);
-        if self.pending.reads_of(qpn) {
+        if self.pending.reads_of(qpn) || self.completions_wait(qpn) {
             return Err(Halt::Blocked);
         }
         let Some(qp) = self.queue_pairs.remove(qpn) else { return Err(missing(qpn.0)) };
@@ -160,6 +160,13 @@ impl Engine {
         self.contexts.forget_lines(Owner::ReceiveQueue(qpn.0));
         self.rate_limits.set(qpn, None);
         Ok(Answer::Done)
+    }
+
+    /// Completions of the queue pair wait before a completion queue for a read: its number may be another one's when they
+    /// are written.
+    pub(super) fn completions_wait(&self, qpn: Qpn) -> bool {
+        self.waiting_completions > 0
+            && self.completion_queues.iter().any(|(_, cq)| cq.waiting.iter().any(|(waits, _)| waits.qpn == qpn))
     }
 
     /// Forgets all work of a queue pair, without completions, and takes it off every list.
