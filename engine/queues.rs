@@ -16,6 +16,7 @@ use crate::tx::gather::Gathering;
 use crate::wqe_pool::WqeId;
 use arrayvec::ArrayVec;
 use rnic_abi::Diagnostic;
+use rnic_abi::limits::NO_OBJECT;
 use rnic_pcie::{Cause, DmaRange, DmaTag, Iova};
 use rnic_wire::{Frame, Psn};
 use std::collections::{BTreeSet, VecDeque};
@@ -372,5 +373,9 @@ impl QueuePair {
         (self.sq_producer, self.sq_fetch, self.sq_consumer) = (0, 0, 0);
         (self.rq_producer, self.rq_consumer) = (0, 0);
         self.last_wqe_told = false;
+        if self.xrc_domain.is_some() {
+            // Until the next request names a queue it has none.
+            (self.srqn, self.receive_cqn) = (None, Cqn(NO_OBJECT));
+        }
     }
 }

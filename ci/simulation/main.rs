@@ -132,6 +132,10 @@ fn one(seed: u64, options: &Sim) -> Result<bool, String> {
 fn break_rules(options: &Mutants) -> Result<bool, String> {
     let workspace = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let target = std::path::absolute(&options.target).map_err(|error| error.to_string())?;
+    let known = mutants::read(mutants::TABLE)?;
+    if let Some(unknown) = options.numbers.iter().find(|number| known.iter().all(|mutant| mutant.number != **number)) {
+        return Err(format!("there is no mutant {unknown}: the table has 1 to {}", known.len()));
+    }
     let results = mutants::run(workspace, &target, &options.numbers, options.threads)?;
     if options.write {
         let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/mutants.txt"));

@@ -196,6 +196,8 @@ impl Engine {
             return self.retries_exceeded(host, qpn, context);
         }
         context.requester.retries_left -= u8::from(!planted("sequence_naks_uncounted"));
+        // Whoever says so keeps nothing of what is behind.
+        self.send_all_again(qpn, context, psn);
         self.go_back(qpn, context, psn);
         self.start_retry_timer(host, qpn, context);
     }

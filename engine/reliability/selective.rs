@@ -114,6 +114,18 @@ impl Engine {
         }
     }
 
+    /// The peer keeps nothing: every packet from this one on goes again.
+    pub(crate) fn send_all_again(&mut self, qpn: Qpn, context: &QpContext, from: Psn) {
+        let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
+        let Some(selective) = qp.selective.as_mut() else { return };
+        let mut psn = from;
+        while psn.is_before(context.requester.fresh_psn) {
+            let Some(entry) = qp.replay.find(psn) else { return };
+            selective.insert(psn);
+            psn = if entry.awaits_response { entry.next_psn() } else { psn.next() };
+        }
+    }
+
     /// The packet `sent` has left, for the first time or again. The one to leave next; `behind` in the order of PSNs.
     pub(crate) fn next_to_send(&mut self, qpn: Qpn, context: &QpContext, sent: Psn, behind: Psn) -> Psn {
         let Some(selective) = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.selective.as_mut()) else { return behind };

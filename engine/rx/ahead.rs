@@ -15,16 +15,19 @@ use rnic_wire::psn::MODULUS;
 use rnic_wire::{Frame, Operation, ParsedPacket, Psn};
 
 impl Engine {
-    /// A packet has come early: notes it, if it is to be kept, for whoever has its frame.
-    pub(super) fn comes_ahead(&mut self, qpn: Qpn, context: &QpContext, packet: &ParsedPacket<'_>) {
-        self.counters.out_of_seq_request += 1;
+    /// A packet has come early: notes it, if it is to be kept, for whoever has its frame. False where it can not be kept:
+    /// then the peer hears of the expected packet as it does without all this, and goes back.
+    pub(super) fn comes_ahead(&mut self, qpn: Qpn, context: &QpContext, packet: &ParsedPacket<'_>) -> bool {
         let (expected, psn) = (context.responder.expected_psn, packet.headers.bth.psn);
         let room = self.ahead_frames < self.config.ahead_frames;
-        let Some(selective) = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.selective.as_mut()) else { return };
-        // A sender with a window of ours cannot be further ahead. What is not kept will come again.
-        let in_reach = psn.distance_from(expected) < self.config.window_packets;
-        if selective.find(psn).is_ok() || !room || !in_reach {
-            return;
+        let Some(selective) = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.selective.as_mut()) else { return false };
+        if selective.find(psn).is_ok() {
+            self.counters.out_of_seq_request += 1;
+            return true;
+        }
+        // A sender with a window of ours cannot be further ahead.
+        if !room || psn.distance_from(expected) >= self.config.window_packets {
+            return false;
         }
         if selective.ahead.is_empty() {
             selective.told = expected;
@@ -35,6 +38,8 @@ impl Engine {
         };
         // A READ that would take half of the PSNs or more is refused in its turn: it need not be kept for that.
         selective.arriving = (packets < MODULUS / 2).then_some((psn, packets));
+        self.counters.out_of_seq_request += 1;
+        true
     }
 
     /// Takes the frame of a packet that has come early and is to be kept. False: it was not such a packet.
@@ -51,22 +56,27 @@ impl Engine {
 
     /// The peer hears of what is missing before the newest packet that is kept, once each.
     fn tell_gaps(&mut self, host: &mut Host, qpn: Qpn) {
+        let most = self.config.window_packets as usize;
         let Some(selective) = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.selective.as_mut()) else { return };
         let Some(newest) = selective.ahead.back().map(|newest| newest.psn) else { return };
-        let before = selective.gaps.len();
+        let mut told = 0u64;
         while selective.told.is_before(newest) {
             let psn = selective.told;
             selective.told = match selective.find(psn) {
                 Ok(at) => psn.add(selective.ahead[at].packets),
                 Err(_) => {
+                    if selective.gaps.len() >= most {
+                        // The oldest have been closed, or are found by the peer's timer.
+                        selective.gaps.pop_front();
+                    }
                     selective.gaps.push_back(psn);
+                    told += 1;
                     psn.next()
                 }
             };
         }
-        let told = selective.gaps.len() - before;
         if told > 0 {
-            self.counters.send_seq_err += told as u64;
+            self.counters.send_seq_err += told;
             self.note_response_generation(host, qpn);
             self.requeue_response(qpn);
         }

@@ -31,10 +31,7 @@ impl Engine {
         let distance = if planted("psns_compared_as_numbers") { as_numbers } else { psn.compare(expected) };
         match distance {
             0 => Ok(Some(InSequence(packet))),
-            ahead if ahead > 0 && self.is_selective(qpn) => {
-                self.comes_ahead(qpn, context, packet);
-                Ok(None)
-            }
+            ahead if ahead > 0 && self.comes_ahead(qpn, context, packet) => Ok(None),
             ahead if ahead > 0 && !planted("gap_executed") => {
                 self.counters.out_of_seq_request += 1;
                 // One NAK for a gap: everything until it closes is dropped in silence.

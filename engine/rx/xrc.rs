@@ -10,6 +10,7 @@ use crate::numbers::{Cqn, Pdn, Qpn, Srqn, XrcDomain};
 use crate::planted::planted;
 use crate::queues::QueuePair;
 use rnic_abi::Diagnostic;
+use rnic_abi::limits::NO_OBJECT;
 use rnic_wire::ParsedPacket;
 
 /// What a request's shared receive queue says about it.
@@ -77,7 +78,7 @@ impl Engine {
             let Some(qp) = self.queue_pairs.get_mut(Qpn(qpn)) else { continue };
             qp.arrived.retain(|arrived| arrived.completion.srqn != Some(srqn));
             if qp.srqn == Some(srqn) {
-                (qp.srqn, qp.taken) = (None, None);
+                (qp.srqn, qp.taken, qp.receive_cqn) = (None, None, Cqn(NO_OBJECT));
                 (qp.receive_plan, qp.receive_wqe) = (None, None);
             }
         }

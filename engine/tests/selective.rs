@@ -156,9 +156,6 @@ fn lost_gaps_are_found_by_the_timer_and_retries_end() {
     fabric.run();
     fabric.run_timers(20);
     assert_eq!(fabric.a.completions(), [(0x11, 0, 4, 12)], "RETRY_EXC_ERR");
-    for p in &fabric.wire {
-        eprintln!("{} {:?} {} {:x} lost {}", p.from, p.opcode, p.psn as i64 - 1000, p.syndrome, p.lost);
-    }
     assert_eq!(timeouts(&fabric), 1 + 1 + 7, "from the last progress on, retry_cnt as ever");
 }
 
@@ -278,4 +275,30 @@ fn unreliable_queue_pairs_have_no_such_thing() {
         let qp = CreateQp { qp_type, flags: QP_SELECTIVE, ..fabric.a.new_qp(0x15) };
         assert_eq!(fabric.a.try_command(CommandOpcode::CREATE_QP, qp.as_bytes()), (2, "CommandReserved"));
     }
+}
+
+/// Other queue pairs may have taken all the room there is: then it is as if nobody kept anything.
+#[test]
+fn where_nothing_can_be_kept_the_sender_goes_back() {
+    let mut fabric = fabric_of(EngineConfig { ahead_frames: 0, ..EngineConfig::default() }, [true; 2]);
+    lose(&mut fabric, 'a', &[3]);
+    fabric.a.send(&Request::new(WorkOpcode::WRITE, 10 * 256));
+    fabric.run();
+    assert_eq!(fabric.a.completions(), [(0x11, 0, 4, 0)]);
+    assert_eq!((sent_twice(&fabric), timeouts(&fabric)), ((3..10).collect(), 0));
+    assert_eq!(gaps(&fabric), [0; 0]);
+}
+
+/// Nothing behind a repetition asks for its acknowledgement, so it does itself: each costs one timer, not two.
+#[test]
+fn a_repetition_asks_for_its_acknowledgement() {
+    let mut fabric = fabric();
+    lose(&mut fabric, 'a', &[0, 1, 2, 3]);
+    fabric.a.send(&Request::new(WorkOpcode::WRITE, 3 * 256));
+    let elements = vec![(VIRTUAL + 0x2000, 8, 0x100)];
+    fabric.a.send(&Request { elements, ..Request::new(WorkOpcode::READ, 0) });
+    fabric.run();
+    fabric.run_timers(8);
+    assert_eq!(fabric.a.completions().iter().map(|done| done.3).collect::<Vec<_>>(), [0, 0]);
+    assert!(timeouts(&fabric) <= 4, "{} timeouts for four packets", timeouts(&fabric));
 }

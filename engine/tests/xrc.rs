@@ -339,6 +339,9 @@ fn a_queue_may_be_destroyed_under_traffic_and_is_not_touched_any_more() {
         fabric.b.must(CommandOpcode::DESTROY_SRQ, Host::object(srqn).as_bytes());
     }
     fabric.b.must(CommandOpcode::DESTROY_CQ, Host::object(SECOND_CQ).as_bytes());
+    // A queue that gets the number afterwards is none of the target's.
+    let view = fabric.b.engine.inspect_queue_pairs(TARGET, 1).remove(0);
+    assert_eq!((view.srqn, view.receive_cqn), (None, None));
     fabric.clear_logs();
     fabric.run();
     assert_eq!((fabric.b.count(Class::PayloadWrite), fabric.b.count(Class::RecvWqeFetch)), (0, 0));

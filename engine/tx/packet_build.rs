@@ -77,12 +77,18 @@ impl Engine {
         let bth = Bth {
             solicited_event: (segment.last || planted("solicited_in_every_packet")) && work.solicited && solicits,
             ack_req: context.service.is_reliable()
-                && ((segment.last && !planted("last_packet_asks_for_nothing"))
+                && (self.goes_again_selectively(qpn, segment)
+                    || (segment.last && !planted("last_packet_asks_for_nothing"))
                     || in_message.is_multiple_of(ACK_REQUEST_PACKETS)),
             ..bth(segment.opcode, dest_qpn, segment.psn)
         };
         let headers = self.headers(qpn, av, bth, extension)?;
         Ok(emit(&headers, segment.length_bytes as usize, frame))
+    }
+
+    /// A repetition of its own: nothing behind it would ask for its acknowledgement.
+    fn goes_again_selectively(&self, qpn: Qpn, segment: &Segment) -> bool {
+        segment.attempt > 0 && self.is_selective(qpn)
     }
 
     /// Builds an acknowledgement.

@@ -187,6 +187,9 @@ impl RequesterCheck {
         if let (Some(resends), Answer::Gap { .. } | Answer::ReceiverNotReady { .. }) = (&mut self.resends, answer) {
             resends.name(psn);
         }
+        if let (Some(resends), Answer::SequenceNak) = (&mut self.resends, answer) {
+            resends.refuse(psn);
+        }
         if answer == (Answer::Gap { first: false }) {
             return true;
         }

@@ -13,12 +13,19 @@ pub struct Resends {
     since_ns: BTreeMap<u32, u64>,
     /// The newest packet when the oldest was sent again by the timer.
     probe: Option<u32>,
+    /// A receiver that could not keep what came early has named this packet: everything from there on goes again.
+    nak: Option<u32>,
 }
 
 impl Resends {
     /// An answer asks for this packet.
     pub fn name(&mut self, psn: u32) {
         *self.named.entry(psn).or_default() += 1;
+    }
+
+    /// The receiver keeps nothing of what is behind this packet.
+    pub fn refuse(&mut self, psn: u32) {
+        self.nak = Some(psn);
     }
 
     /// A packet leaves for the first time.
@@ -57,6 +64,15 @@ impl Resends {
         if probes && !overdue {
             self.probe = None;
         }
+        // The oldest may be acknowledged in the moment between its timer and its turn.
+        let newest = psn == fresh.wrapping_sub(1) & 0xff_ffff;
+        if newest && timeout_ns > 0 && self.since_ns.values().any(|since_ns| now_ns >= since_ns + timeout_ns) {
+            return Ok(Jump::Timeout);
+        }
+        // When the sender hears of that, and what has left by then, is not known.
+        if self.nak.is_some_and(|nak| (0..256).contains(&ahead(psn, nak))) {
+            return Ok(Jump::Nak);
+        }
         if overdue || probes {
             return Ok(Jump::Timeout);
         }
@@ -73,7 +89,8 @@ mod tests {
     #[test]
     fn a_packet_goes_again_when_it_is_named_or_overdue_and_the_newest_with_the_oldest() {
         let mut resends = Resends::default();
-        (0xff_fffe..0x100_0003).for_each(|psn| resends.leaves(psn & 0xff_ffff, 10));
+        (0xff_fffe..0x100_0002).for_each(|psn| resends.leaves(psn & 0xff_ffff, 10));
+        resends.leaves(2, 60);
         assert!(resends.justify(0, 3, 100, 20).unwrap_err().contains("no answer names it"));
         resends.name(0);
         assert_eq!(resends.justify(0, 3, 100, 20), Ok(Jump::Nak));
@@ -81,7 +98,9 @@ mod tests {
         assert!(resends.justify(2, 3, 100, 20).is_err(), "the newest needs the oldest before it");
         assert_eq!(resends.justify(0xff_fffe, 3, 100, 110), Ok(Jump::Timeout));
         assert_eq!(resends.justify(2, 3, 100, 111), Ok(Jump::Timeout));
-        assert!(resends.justify(2, 3, 100, 112).is_err());
+        let mut late = resends.clone();
+        late.leaves(3, 111);
+        assert!(late.justify(2, 4, 100, 112).is_err(), "it is not the newest any more");
         assert!(resends.clone().justify(1, 3, 0, 1_000_000).is_err(), "there is no timer");
     }
 }
