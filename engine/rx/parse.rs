@@ -44,11 +44,13 @@ impl Engine {
                 return;
             }
         };
-        if self.queue_pairs.get(qpn).is_some_and(|qp| qp.inbound_blocked) {
+        let flags = self.queue_pairs.get(qpn).map(|qp| (qp.inbound_blocked, qp.selective.is_some()));
+        let (blocked, is_selective) = flags.unwrap_or_default();
+        if blocked {
             self.line_up(qpn, || std::mem::take(frame));
         } else if self.run_packet(host, qpn, frame) == Err(Stop::Blocked) {
             self.park(qpn, std::mem::take(frame));
-        } else if self.is_selective(qpn) && !self.keep_ahead(host, qpn, || std::mem::take(frame)) {
+        } else if is_selective && !self.keep_ahead(host, qpn, || std::mem::take(frame)) {
             self.run_kept(host, qpn);
         }
     }

@@ -4,7 +4,7 @@
 //! completion queue, and the protection domain in which keys are checked. A message keeps the queue that it began with.
 
 use super::fault::Fault;
-use crate::context::queue_pair::QpContext;
+use crate::context::queue_pair::{QpContext, Service};
 use crate::engine::Engine;
 use crate::numbers::{Cqn, Pdn, Qpn, Srqn, XrcDomain};
 use crate::planted::planted;
@@ -29,6 +29,9 @@ impl Engine {
         packet: &ParsedPacket<'_>,
         first: bool,
     ) -> Result<(), Fault> {
+        if context.service != Service::XrcTarget {
+            return Ok(());
+        }
         let Some(domain) = self.queue_pairs.get(qpn).and_then(|qp| qp.xrc_domain) else { return Ok(()) };
         let target = self.target(domain, packet)?;
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return Ok(()) };

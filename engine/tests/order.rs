@@ -227,20 +227,26 @@ fn no_transfer_of_a_queue_pair_comes_after_its_end() {
     }
 }
 
+/// A's last completion waits for a read: of its queue's context, or of the consumer record.
+fn completion_that_waits(class: Class) -> Fabric {
+    let mut fabric = fabric();
+    for _ in 0..64 {
+        fabric.a.send(&Request::new(WorkOpcode::WRITE, 8));
+        fabric.run();
+    }
+    fabric.a.flush_caches();
+    let at = if class == Class::RecordFetch { RECORD } else { CQ_TABLE + 3 * 64 };
+    fabric.a.port.hold = Box::new(move |_, ranges| ranges[0].iova.0 == at);
+    fabric.a.send(&Request::new(WorkOpcode::WRITE, 8));
+    fabric.run();
+    assert_eq!(fabric.a.port.held.len(), 1, "{class:?}");
+    fabric
+}
+
 #[test]
 fn no_transfer_of_a_completion_queue_comes_after_its_end() {
     for class in [Class::ContextFetch, Class::RecordFetch] {
-        let mut fabric = fabric();
-        for _ in 0..64 {
-            fabric.a.send(&Request::new(WorkOpcode::WRITE, 8));
-            fabric.run();
-        }
-        fabric.a.flush_caches();
-        let at = if class == Class::RecordFetch { RECORD } else { CQ_TABLE + 3 * 64 };
-        fabric.a.port.hold = Box::new(move |_, ranges| ranges[0].iova.0 == at);
-        fabric.a.send(&Request::new(WorkOpcode::WRITE, 8));
-        fabric.run();
-        assert_eq!(fabric.a.port.held.len(), 1, "{class:?}");
+        let mut fabric = completion_that_waits(class);
         start(&mut fabric.a, CommandOpcode::DESTROY_QP, 0x11);
         assert!(!fabric.a.is_answered(), "{class:?}: its last completion would come later");
         start(&mut fabric.a, CommandOpcode::DESTROY_CQ, 3);
@@ -257,16 +263,7 @@ fn no_transfer_of_a_completion_queue_comes_after_its_end() {
 #[test]
 fn no_completion_of_a_queue_pair_comes_after_it_is_reset() {
     for class in [Class::ContextFetch, Class::RecordFetch] {
-        let mut fabric = fabric();
-        for _ in 0..64 {
-            fabric.a.send(&Request::new(WorkOpcode::WRITE, 8));
-            fabric.run();
-        }
-        fabric.a.flush_caches();
-        let at = if class == Class::RecordFetch { RECORD } else { CQ_TABLE + 3 * 64 };
-        fabric.a.port.hold = Box::new(move |_, ranges| ranges[0].iova.0 == at);
-        fabric.a.send(&Request::new(WorkOpcode::WRITE, 8));
-        fabric.run();
+        let mut fabric = completion_that_waits(class);
         let reset = fabric.a.attributes(0x11, QP_STATE_RESET, 0);
         fabric.a.start_command(CommandOpcode::MODIFY_QP, reset.as_bytes());
         assert!(!fabric.a.is_answered(), "{class:?}");

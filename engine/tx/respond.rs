@@ -20,6 +20,7 @@ impl Engine {
             if !qp.replies.is_empty() {
                 continue;
             }
+            let tells_gaps = qp.selective.is_some();
             let Some(psn) = qp.owed.map(|due| due.psn).or_else(|| qp.first_gap()) else { continue };
             let cause = Cause::Packet { qpn: qpn.0, psn: psn.get(), attempt: 0 };
             let built = match self.load_qp(host, qpn, cause, Waiter::Respond(qpn)) {
@@ -31,7 +32,9 @@ impl Engine {
                 Ok(true) => {
                     self.counters.sent_pkts += 1;
                     self.last_sender = qpn;
-                    self.requeue_response(qpn);
+                    if tells_gaps {
+                        self.requeue_response(qpn);
+                    }
                     return true;
                 }
                 Err(stop) => self.queue_pair_broken(host, qpn, stop),
