@@ -9,7 +9,7 @@ use rnic_engine::{Engine, EngineConfig, HostWrite};
 use rnic_pcie::config_space::{ConfigDescription, ConfigSpace};
 use rnic_pcie::dma_window::Permissions;
 use rnic_pcie::write_combine::{LineOffsets, WriteCombiner, Writes};
-use rnic_pcie::{Cause, Class, DmaFault, DmaPort, DmaTag, Link, Observed, Revocation, Verdict};
+use rnic_pcie::{Class, DmaFault, DmaPort, DmaTag, Link, Observed, Origin, Revocation, Verdict};
 use rnic_shim::backings::in_process::InProcessDevice;
 use rnic_switch::Port;
 use rnic_wire::{Frame, IcrcState, is_roce};
@@ -26,7 +26,7 @@ const LINE_TIMEOUT_NS: u64 = 1_000_000;
 #[derive(Debug, Default)]
 struct Decisions {
     held: u64,
-    faults: Vec<Cause>,
+    faults: Vec<Origin>,
 }
 
 pub struct Adapter {
@@ -84,7 +84,7 @@ impl Adapter {
             // Only what fails one queue pair: a command ring that does not answer is another story.
             let may_fail = matches!(origin.class, Class::PayloadRead | Class::WqeFetch | Class::RecvWqeFetch);
             if may_fail && random.per_million(memory.faults) {
-                decisions.faults.push(origin.cause);
+                decisions.faults.push(origin);
                 return Verdict::Fault(DmaFault::CompleterAbort);
             }
             if random.per_million(memory.hold) {
@@ -95,8 +95,8 @@ impl Adapter {
         })));
     }
 
-    /// Causes whose reads were refused since the last call.
-    pub fn take_faults(&mut self) -> Vec<Cause> {
+    /// What the reads were for that were refused since the last call.
+    pub fn take_faults(&mut self) -> Vec<Origin> {
         let faults = std::mem::take(&mut self.decisions.lock().unwrap_or_else(PoisonError::into_inner).faults);
         self.failed_reads += faults.len() as u64;
         faults

@@ -5,6 +5,7 @@ use crate::check::responder::ResponderCheck;
 use crate::host::Region;
 use crate::message::{AtomicWork, Message, Places};
 use crate::operations::{Fault, FaultKind};
+use crate::unread::Unread;
 use crate::views::View;
 use rnic_shim::verbs::{Cqn, Qpn};
 use std::collections::VecDeque;
@@ -86,6 +87,7 @@ pub struct Flow {
     pub receive_failed: bool,
     /// A send was flushed, whatever failed.
     pub flushed: bool,
+    pub unread: Unread,
     /// Receives are posted late.
     pub dry: bool,
     /// A fault that waits for its turn.
@@ -128,6 +130,7 @@ impl Flow {
             failed: false,
             receive_failed: false,
             flushed: false,
+            unread: Unread::default(),
             dry: false,
             wanted: None,
         }
@@ -140,6 +143,7 @@ impl Flow {
         self.next_psn = psn;
         (self.next_number, self.next_receive, self.unsignaled) = (0, 0, 0);
         (self.failed, self.receive_failed, self.flushed, self.wanted) = (false, false, false, None);
+        self.unread = Unread::default();
         self.answered.clear();
         self.requester = RequesterCheck::new(psn, window, profile.timeout_ns(), profile.retry_cnt.into());
         self.responder = ResponderCheck::new(psn);

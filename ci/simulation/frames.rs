@@ -7,7 +7,7 @@ use crate::check::responder::Arrival;
 use crate::connection::Doom;
 use crate::message::pool;
 use crate::run::{Checked, Simulation};
-use rnic_pcie::Cause;
+use rnic_pcie::{Cause, Class, Origin};
 use rnic_wire::{Frame, IcrcState};
 
 /// Minimum delays of the RNR timer codes, in units of 10 us.
@@ -282,20 +282,34 @@ impl Simulation {
         Ok(true)
     }
 
+    /// A doorbell may have led to a read at once.
+    pub(crate) fn note_refusals(&mut self, host: usize) {
+        let refused = self.hosts[host].adapter.borrow_mut().take_faults();
+        refused.into_iter().for_each(|origin| self.excuse(host, origin));
+    }
+
     /// Memory has refused a read: whatever it was for may fail.
-    pub(crate) fn excuse(&mut self, host: usize, cause: Cause) {
-        let qpn = match cause {
+    pub(crate) fn excuse(&mut self, host: usize, origin: Origin) {
+        let qpn = match origin.cause {
             Cause::Send { qpn, .. } | Cause::Packet { qpn, .. } => qpn,
             Cause::Receive { qpn_or_srqn, .. } => qpn_or_srqn,
             _ => return,
         };
         self.coverage.note("refused reads", 1);
-        if let Some((number, _)) = self.places.get(&(host, qpn)) {
-            self.connections[*number].doom = Some(Doom::Memory);
+        let fetch = origin.class == Class::WqeFetch;
+        if let Some((number, side)) = self.places.get(&(host, qpn)) {
+            let connection = &mut self.connections[*number];
+            connection.doom = Some(Doom::Memory);
+            if fetch {
+                connection.flows[*side].unread.refused(connection.flows[*side].next_number);
+            }
         }
         if let Some(station) = self.unreliable.places.get(&(host, qpn)) {
-            let line = self.unreliable.stations[*station].line;
-            self.unreliable.lines[line].excused = true;
+            let station = &mut self.unreliable.stations[*station];
+            if fetch {
+                station.unread.refused(station.next_number);
+            }
+            self.unreliable.lines[station.line].excused = true;
         }
     }
 }

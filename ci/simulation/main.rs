@@ -54,8 +54,8 @@ struct Mutants {
     #[arg(long, default_value = "target/mutants")]
     target: PathBuf,
     /// Mutants at a time
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
+    #[arg(long, default_value_t = 2, value_parser = at_least_one)]
+    threads: u64,
 }
 
 #[derive(Args)]
@@ -64,26 +64,40 @@ struct Sim {
     #[arg(long, conflicts_with_all = ["seeds", "fresh"])]
     seed: Option<u64>,
     /// Operations of each run
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = 10_000, value_parser = at_least_one)]
     operations: u64,
     /// Run the seeds 1 to this one, after those that are known to have found something
     #[arg(long, default_value_t = 100)]
     seeds: u64,
     /// Run so many seeds that nobody has run before, instead
-    #[arg(long)]
+    #[arg(long, value_parser = at_least_one)]
     fresh: Option<u64>,
     /// Write the log of events of a single seed to this file
     #[arg(long, requires = "seed")]
     log: Option<PathBuf>,
     /// Fabrics at a time
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
+    #[arg(long, default_value_t = 2, value_parser = at_least_one)]
+    threads: u64,
     /// Go on after a failure
     #[arg(long)]
     keep_going: bool,
     /// Fail when an item of the checklist, an operation, a fault or an impairment was exercised too seldom
     #[arg(long)]
     require_coverage: bool,
+}
+
+/// A number of things without which nothing is run, and nothing shown.
+fn at_least_one(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) => Err("with 0 nothing is run: it must be 1 or more".into()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("it is no number of them: {error}")),
+    }
+}
+
+/// More at a time would only wait for one another.
+fn threads(wanted: u64) -> usize {
+    usize::try_from(wanted).unwrap_or(usize::MAX).min(1024)
 }
 
 fn main() -> ExitCode {
@@ -136,7 +150,7 @@ fn break_rules(options: &Mutants) -> Result<bool, String> {
     if let Some(unknown) = options.numbers.iter().find(|number| known.iter().all(|mutant| mutant.number != **number)) {
         return Err(format!("there is no mutant {unknown}: the table has 1 to {}", known.len()));
     }
-    let results = mutants::run(workspace, &target, &options.numbers, options.threads)?;
+    let results = mutants::run(workspace, &target, &options.numbers, threads(options.threads))?;
     if options.write {
         let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/mutants.txt"));
         let table = mutants::rewritten(mutants::TABLE, &results)?;
@@ -199,7 +213,7 @@ fn many(options: &Sim) -> Result<bool, String> {
     }
     let start = Instant::now();
     let Summary { seeds, operations, frames, coverage, violations } =
-        run_cases(&cases, options.threads, options.keep_going, &print_outcome);
+        run_cases(&cases, threads(options.threads), options.keep_going, &print_outcome);
     print!("{}", checklist::report(&coverage));
     let (missing, seldom) = (checklist::missing(&coverage), checklist::missing_names(&coverage));
     if options.require_coverage {

@@ -34,6 +34,12 @@ fn wrong_arguments_are_refused_with_the_reason() {
     let output = run(&["--seed", "x"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--seed"));
+    for option in ["--operations", "--threads", "--fresh"] {
+        let output = run(&[option, "0"]);
+        assert_eq!(output.status.code(), Some(2), "{option}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(option) && said.contains("with 0 nothing is run"), "{said}");
+    }
     let output = run(&["--seed", "1", "--operations", "10", "--log", "/nowhere/log"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&output.stderr).contains("/nowhere/log"));

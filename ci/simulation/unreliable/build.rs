@@ -5,6 +5,7 @@ use crate::check::row::Row;
 use crate::connection::Phase;
 use crate::message::Places;
 use crate::run::Simulation;
+use crate::unread::Unread;
 use rnic_abi::command::*;
 use rnic_shim::verbs::*;
 use std::collections::VecDeque;
@@ -106,6 +107,7 @@ impl Simulation {
             leaving: 0,
             history: VecDeque::new(),
             stopped: false,
+            unread: Unread::default(),
             receives: VecDeque::new(),
             next_receive: 0,
             receive_bytes: 0,
@@ -182,7 +184,7 @@ impl Station {
     fn begin(&mut self, psn: u32, their_psn: u32, receive_bytes: u32) {
         (self.next_psn, self.leaving, self.next_number, self.next_receive) = (psn, psn, 0, 0);
         (self.unsignaled, self.stopped, self.receive_bytes) = (0, false, receive_bytes);
-        self.last_receive = false;
+        (self.last_receive, self.unread) = (false, Unread::default());
         self.row = Row::new(their_psn);
         self.outstanding.clear();
         self.history.clear();

@@ -15,6 +15,7 @@ use crate::check::row::Row;
 use crate::connection::{Phase, Posted};
 use crate::host::Region;
 use crate::message::{Message, Places};
+use crate::unread::Unread;
 use rnic_shim::verbs::{Cqn, Qpn};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -84,6 +85,7 @@ pub struct Station {
     pub history: VecDeque<Rc<Parcel>>,
     /// A send has failed: the send queue stands still.
     pub stopped: bool,
+    pub unread: Unread,
     pub receives: VecDeque<Posted>,
     pub next_receive: u64,
     pub receive_bytes: u32,

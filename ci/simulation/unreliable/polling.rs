@@ -44,9 +44,8 @@ impl Simulation {
         if usize::from(completion.retired) != place + 1 {
             return Err(format!("the driver retires {} requests with it, not {}", completion.retired, place + 1));
         }
-        // A fetch that memory refused stands for everything it was to bring.
-        let unknown = self.unreliable.lines[station.line].excused && station.stopped;
-        for parcel in station.outstanding.drain(..place).filter(|_| !unknown) {
+        let unread = station.unread;
+        for parcel in station.outstanding.drain(..place).filter(|parcel| !unread.is_silent(parcel.message.number)) {
             if parcel.message.signaled {
                 return Err(format!("signaled request {} before it has no completion", parcel.message.number));
             }
@@ -58,6 +57,9 @@ impl Simulation {
             }
         }
         let Some(parcel) = station.outstanding.pop_front() else { return Ok(()) };
+        if completion.status() != CompletionStatus::SUCCESS {
+            station.unread.failed(parcel.message.number, completion.opcode);
+        }
         self.judge_station_status(number, &parcel, completion)
     }
 

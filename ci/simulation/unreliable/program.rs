@@ -268,6 +268,7 @@ impl Simulation {
         let opened = &mut self.hosts[host];
         opened.device.post_send(qpn, &requests, form).map_err(explain("posting sends"))?;
         opened.counted.send_doorbells += 1;
+        self.note_refusals(host);
         self.posted += parcels.len() as u64;
         Ok(())
     }

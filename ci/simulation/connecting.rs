@@ -1,0 +1,122 @@
+//! How connections are made, with which numbers, and how one end vanishes.
+
+use crate::connection::*;
+use crate::run::{Checked, Simulation, explain};
+use rnic_abi::command::*;
+use rnic_engine::context::queue_pair::QpState;
+use rnic_shim::verbs::*;
+
+impl Simulation {
+    pub(crate) fn profile(&mut self) -> Profile {
+        let mtu = self.random.pick(&[256, 512, 1024, 1024, 2048, 4096]);
+        let limited = self.plan.wire.rate_gbits > 0;
+        // A receiver whose memory is slow may need more than one timeout.
+        let slow = self.plan.memory.hold >= 200_000;
+        Profile {
+            mtu,
+            timeout: self.random.between(if limited || slow { 10 } else { 8 }, 11) as u8,
+            retry_cnt: if self.plan.wire.is_lossy() || slow { 7 } else { self.random.pick(&[1, 3, 7]) },
+            rnr_retry: self.random.pick(&[7, 7, 7, 2]),
+            min_rnr_timer: self.random.between(1, 10) as u8,
+            rd_atomics: self.random.pick(&[1, 2, 4, 16]),
+        }
+    }
+
+    /// Near the wrap as often as not.
+    pub(crate) fn first_psn(&mut self) -> u32 {
+        match self.random.below(2) {
+            0 => self.random.below(1 << 24) as u32,
+            _ => (0x100_0000 - self.random.between(1, 2000)) as u32,
+        }
+    }
+
+    pub(crate) fn address_of(&self, host: usize) -> AddressVector {
+        let (dest_gid, dest_mac) = (self.hosts[host].gid, self.hosts[host].mac);
+        AddressVector { dest_gid, dest_mac, hop_limit: 64, ..AddressVector::zeroed() }
+    }
+
+    /// RESET to RTS at both ends, with new numbers.
+    pub(crate) fn connect(&mut self, number: usize) -> Result<()> {
+        let profile = self.profile();
+        let window = self.plan.engine.window_packets;
+        let psns = [0, 1].map(|_| self.first_psn());
+        let ends = self.connections[number].ends;
+        let access = ACCESS_LOCAL_WRITE
+            | ACCESS_REMOTE_WRITE
+            | ACCESS_REMOTE_READ
+            | ACCESS_REMOTE_ATOMIC
+            | ACCESS_FLUSH_GLOBAL
+            | ACCESS_FLUSH_PERSISTENT;
+        for side in [0, 1] {
+            let (own, peer) = (ends[side], ends[1 - side]);
+            let av = self.address_of(peer.host);
+            let device = &mut self.hosts[own.host].device;
+            device.modify_queue_pair(own.qpn, init_attributes(access))?;
+            let rtr = RtrAttributes {
+                path_mtu_bytes: profile.mtu,
+                dest_qpn: peer.qpn.0,
+                rq_psn: psns[1 - side],
+                max_dest_rd_atomic: profile.rd_atomics,
+                min_rnr_timer: profile.min_rnr_timer,
+                av,
+            };
+            device.modify_queue_pair(own.qpn, rtr_attributes(rtr))?;
+        }
+        let late = self.random.one_in(3).then(|| (self.random.index(2), self.now_ns + self.random.between(1, 400_000)));
+        let connection = &mut self.connections[number];
+        (connection.profile, connection.phase, connection.doom) = (profile, Phase::Running, None);
+        (connection.gone, connection.late, connection.established) = (None, late, [false; 2]);
+        connection.last_receive = [false; 2];
+        let selective = connection.selective;
+        for (flow, psn) in connection.flows.iter_mut().zip(psns) {
+            flow.restart(psn, window, &profile, selective);
+        }
+        for side in [0, 1] {
+            self.renew_view(number, side)?;
+        }
+        for side in [0, 1].into_iter().filter(|side| late.is_none_or(|(late, _)| late != *side)) {
+            self.make_ready_to_send(number, side)?;
+        }
+        self.coverage.items(&[81, 106]);
+        Ok(())
+    }
+
+    pub(crate) fn make_ready_to_send(&mut self, number: usize, side: usize) -> Result<()> {
+        let Connection { ends, flows, profile, .. } = &self.connections[number];
+        let rts = RtsAttributes {
+            sq_psn: flows[side].next_psn,
+            timeout: profile.timeout,
+            retry_cnt: profile.retry_cnt,
+            rnr_retry: profile.rnr_retry,
+            max_rd_atomic: profile.rd_atomics,
+        };
+        let own = ends[side];
+        self.hosts[own.host].device.modify_queue_pair(own.qpn, rts_attributes(rts))
+    }
+
+    pub(crate) fn state_of(&self, end: End) -> Option<QpState> {
+        self.hosts[end.host].adapter.borrow().engine.queue_pair_state(end.qpn.0)
+    }
+
+    pub(crate) fn modify(&mut self, end: End, state: u8) -> Checked {
+        let device = &mut self.hosts[end.host].device;
+        device.modify_queue_pair(end.qpn, state_attributes(state)).map_err(explain("changing a queue pair's state"))
+    }
+
+    /// One end goes to RESET and tells nobody.
+    pub(crate) fn vanish(&mut self, number: usize, side: usize) -> Checked {
+        let end = self.connections[number].ends[side];
+        // What has completed is taken first; what has not is never completed.
+        self.poll_host(end.host)?;
+        self.modify(end, QP_STATE_RESET)?;
+        let connection = &mut self.connections[number];
+        let posted = connection.flows[side].outstanding.len() + connection.flows[1 - side].receives.len();
+        self.hosts[end.host].counted.unseen_most += posted as u64;
+        connection.gone = Some(side);
+        connection.flows[side].forget_sends();
+        connection.flows[1 - side].forget_receives();
+        self.hosts[end.host].counted.receives_most += 1;
+        self.coverage.item(81);
+        Ok(())
+    }
+}
