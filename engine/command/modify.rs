@@ -15,7 +15,7 @@ use rnic_abi::command::*;
 use rnic_abi::limits::MAX_RD_ATOMIC;
 use rnic_abi::{CommandStatus, Diagnostic};
 use rnic_pcie::Cause;
-use rnic_wire::Psn;
+use rnic_wire::{CreditCode, Psn};
 
 impl Engine {
     pub(super) fn modify_qp(&mut self, host: &mut Host, change: &QpChange, cause: Cause) -> Result<Answer, Halt> {
@@ -182,6 +182,7 @@ fn start_requester(context: &mut QpContext, change: &QpChange) {
     let psn = Psn::new(change.sq_psn);
     let half = &mut context.requester;
     (half.unacked_psn, half.send_psn, half.fresh_psn) = (psn, psn, psn);
+    half.credits = CreditCode::NONE;
     half.retries_left = half.retry_cnt;
     half.rnr_retries_left = half.rnr_retry;
 }

@@ -4,7 +4,7 @@ use super::image::{Image, Reader, Writer};
 use crate::numbers::{Key, Pdn, Qpn};
 use rnic_abi::command::*;
 use rnic_abi::limits::QP_CONTEXT_BYTES;
-use rnic_wire::{Msn, OpcodeDescription, Psn, Transport};
+use rnic_wire::{CreditCode, Msn, OpcodeDescription, Psn, Transport};
 
 /// A queue pair's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -191,6 +191,8 @@ pub struct Requester {
     /// How often the packets from `unacked_psn` on have been sent again.
     pub attempt: u16,
     pub max_rd_atomic: u8,
+    /// What the peer's newest acknowledgement promised.
+    pub credits: CreditCode,
     /// A response that was passed over has been asked for again, and none has come since.
     pub response_gap: bool,
 }
@@ -353,6 +355,7 @@ fn encode_requester(half: &Requester, out: &mut Writer<'_>) {
     out.u8(half.rnr_retries_left);
     out.u16(half.attempt);
     out.u8(half.max_rd_atomic);
+    out.u8(half.credits.code());
     out.u8(half.response_gap.into());
 }
 
@@ -370,6 +373,7 @@ fn decode_requester(bytes: &mut Reader<'_>) -> Option<Requester> {
         rnr_retries_left: bytes.u8().filter(|count| *count < 8)?,
         attempt: bytes.u16()?,
         max_rd_atomic: bytes.u8()?,
+        credits: bytes.u8().filter(|code| *code < 32).map(CreditCode::new)?,
         response_gap: bytes.flag()?,
     })
 }

@@ -14,7 +14,7 @@ pub use commands::{Answer, COUNTERS_AN_ANSWER, Command, CommandError, CounterGro
 use rnic_abi::Diagnostic;
 pub use work::{
     Binding, Body, Completion, CompletionKind, DatagramSource, Destination, Element, EventRecord, Operation, Placement,
-    Registration, ScatterList, SendWork, Status,
+    Registration, ScatterList, SendWork, Status, TakesReceive,
 };
 
 /// How a send doorbell was rung.

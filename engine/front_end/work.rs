@@ -39,6 +39,14 @@ pub enum Operation {
     BindMw,
 }
 
+/// The packet of a message for which the peer needs a receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakesReceive {
+    Never,
+    AtFirst,
+    AtLast,
+}
+
 impl Operation {
     pub const fn has_immediate(self) -> bool {
         matches!(self, Self::SendImm | Self::WriteImm)
@@ -50,6 +58,15 @@ impl Operation {
 
     pub const fn is_atomic(self) -> bool {
         matches!(self, Self::CompareSwap | Self::FetchAdd)
+    }
+
+    /// When a receive of the peer is needed for it.
+    pub const fn takes_receive(self) -> TakesReceive {
+        match self {
+            Self::Send | Self::SendImm | Self::SendInv => TakesReceive::AtFirst,
+            Self::WriteImm => TakesReceive::AtLast,
+            _ => TakesReceive::Never,
+        }
     }
 
     /// It acts on memory of the peer that it names.

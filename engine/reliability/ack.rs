@@ -54,7 +54,10 @@ impl Engine {
         match syndrome {
             Syndrome::Ack { .. }
                 if planted("acknowledgement_of_one_packet_only") && next != context.requester.unacked_psn.next() => {}
-            Syndrome::Ack { .. } => self.advance(host, qpn, context, next, msn),
+            Syndrome::Ack { .. } => {
+                context.note_credits(syndrome);
+                self.advance(host, qpn, context, next, msn);
+            }
             Syndrome::RnrNak { timer } => {
                 self.advance(host, qpn, context, psn, msn);
                 self.receiver_not_ready(host, qpn, context, psn, timer);

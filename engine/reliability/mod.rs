@@ -2,10 +2,12 @@
 //!
 //! [`replay_buffer`] records each message in flight by reference; [`ack`] matches acknowledgements against it by
 //! PSN; [`retransmit`] goes back to the oldest unacknowledged packet; [`timer`] is the one table of deadlines.
+//! [`credits`] holds back what the peer has no receive for.
 //! [`ResponseDue`] is how the receive path asks the transmit path to acknowledge, [`reply`] how it leaves READs and
 //! atomics to be answered; [`response`] matches what comes back of them.
 
 pub(crate) mod ack;
+pub(crate) mod credits;
 pub(crate) mod replay_buffer;
 pub(crate) mod reply;
 pub(crate) mod response;

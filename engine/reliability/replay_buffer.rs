@@ -18,6 +18,8 @@ pub(crate) struct ReplayEntry {
     pub message: Msn,
     /// A READ or an atomic: it ends with its response.
     pub awaits_response: bool,
+    /// It takes a receive of the peer.
+    pub takes_receive: bool,
     /// It was asked for again from somewhere behind its first packet.
     pub restarted: bool,
 }
@@ -43,6 +45,8 @@ pub(crate) struct ReplayBuffer {
     entries: VecDeque<ReplayEntry>,
     /// Of those, the ones that await a response: their first PSNs.
     awaiting: VecDeque<Psn>,
+    /// And how many take a receive of the peer.
+    taking: usize,
     /// Where the next packet's message was last found.
     hint: usize,
 }
@@ -52,6 +56,7 @@ impl ReplayBuffer {
         if entry.awaits_response {
             self.awaiting.push_back(entry.first_psn);
         }
+        self.taking += usize::from(entry.takes_receive);
         self.entries.push_back(entry);
     }
 
@@ -73,12 +78,18 @@ impl ReplayBuffer {
         if entry.awaits_response {
             self.awaiting.pop_front();
         }
+        self.taking -= usize::from(entry.takes_receive);
         Some(entry)
     }
 
     /// READs and atomics that are outstanding.
     pub fn awaiting(&self) -> usize {
         self.awaiting.len()
+    }
+
+    /// Messages outstanding that take a receive of the peer.
+    pub fn taking(&self) -> usize {
+        self.taking
     }
 
     /// Where the oldest outstanding READ or atomic begins.

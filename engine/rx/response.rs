@@ -103,8 +103,12 @@ impl Engine {
                 return Ok(());
             }
         }
-        let has_aeth = packet.description.headers.contains(Headers::AETH);
-        let msn = if has_aeth { packet.headers.extension.aeth.msn } else { context.requester.message_count };
+        let msn = if packet.description.headers.contains(Headers::AETH) {
+            context.note_credits(packet.headers.extension.aeth.syndrome);
+            packet.headers.extension.aeth.msn
+        } else {
+            context.requester.message_count
+        };
         self.advance(host, qpn, context, psn.next(), msn);
         Ok(())
     }

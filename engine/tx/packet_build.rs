@@ -10,6 +10,7 @@ use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::Stop;
 use crate::planted::planted;
+use crate::queues::QueuePair;
 use crate::reliability::ResponseDue;
 use crate::reliability::reply::ReplyPacket;
 use rnic_abi::Diagnostic;
@@ -78,6 +79,7 @@ impl Engine {
             solicited_event: (segment.last || planted("solicited_in_every_packet")) && work.solicited && solicits,
             ack_req: context.service.is_reliable()
                 && (self.goes_again_selectively(qpn, segment)
+                    || (segment.first && self.beyond_credits(qpn, context, segment))
                     || (segment.last && !planted("last_packet_asks_for_nothing"))
                     || in_message.is_multiple_of(ACK_REQUEST_PACKETS)),
             ..bth(segment.opcode, dest_qpn, segment.psn)
@@ -102,7 +104,11 @@ impl Engine {
     ) -> Result<(), Stop> {
         self.blocks.touch(host.now_ns, Block::TxPacketBuild, qpn.0);
         let bth = bth(of_service(context.service, Opcode::RC_ACKNOWLEDGE), context.dest_qpn, due.psn);
-        let extension = Extension { aeth: Aeth { syndrome: due.syndrome, msn: due.msn }, ..Extension::default() };
+        let aeth = match due.syndrome {
+            Syndrome::Ack { .. } => self.acknowledging(qpn, due.msn),
+            syndrome => Aeth { syndrome, msn: due.msn },
+        };
+        let extension = Extension { aeth, ..Extension::default() };
         let headers = self.headers(qpn, &context.av, bth, extension)?;
         emit(&headers, 0, frame);
         Ok(())
@@ -125,7 +131,7 @@ impl Engine {
             (false, false) => Opcode::RC_READ_RESPONSE_MIDDLE,
             (false, true) => Opcode::RC_READ_RESPONSE_LAST,
         };
-        let extension = Extension { aeth: acknowledging(msn), ..Extension::default() };
+        let extension = Extension { aeth: self.acknowledging(qpn, msn), ..Extension::default() };
         let bth = bth(of_service(context.service, opcode), context.dest_qpn, packet.psn);
         let headers = self.headers(qpn, &context.av, bth, extension)?;
         Ok(emit(&headers, packet.length_bytes as usize, frame))
@@ -145,11 +151,17 @@ impl Engine {
     ) -> Result<(), Stop> {
         self.blocks.touch(host.now_ns, Block::TxPacketBuild, qpn.0);
         let atomic_ack = AtomicAckEth { original };
-        let extension = Extension { aeth: acknowledging(msn), atomic_ack, ..Extension::default() };
+        let extension = Extension { aeth: self.acknowledging(qpn, msn), atomic_ack, ..Extension::default() };
         let bth = bth(of_service(context.service, Opcode::RC_ATOMIC_ACKNOWLEDGE), context.dest_qpn, psn);
         let headers = self.headers(qpn, &context.av, bth, extension)?;
         emit(&headers, 0, frame);
         Ok(())
+    }
+
+    /// It promises the receives that are there when the packet is built.
+    fn acknowledging(&self, qpn: Qpn, msn: Msn) -> Aeth {
+        let credits = self.queue_pairs.get(qpn).map_or(CreditCode::NONE, QueuePair::credits);
+        Aeth { syndrome: Syndrome::Ack { credits }, msn }
     }
 
     fn headers(&self, qpn: Qpn, av: &AddressVector, bth: Bth, extension: Extension) -> Result<RoceHeaders, Stop> {
@@ -170,10 +182,6 @@ impl Engine {
             extension,
         })
     }
-}
-
-const fn acknowledging(msn: Msn) -> Aeth {
-    Aeth { syndrome: Syndrome::Ack { credits: CreditCode::NONE }, msn }
 }
 
 /// MigReq is 1: the path is the migrated one, as hardware says it.

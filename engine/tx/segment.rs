@@ -5,7 +5,7 @@
 
 use crate::context::queue_pair::{QpContext, Service};
 use crate::engine::Engine;
-use crate::front_end::Operation;
+use crate::front_end::{Operation, TakesReceive};
 use crate::numbers::Qpn;
 use crate::wqe_pool::{FetchedWqe, WqeId};
 use rnic_pcie::Cause;
@@ -32,6 +32,8 @@ pub(crate) struct Segment {
     pub next_psn: Psn,
     /// It has a response of its own: a READ, an atomic, an ATOMIC_WRITE, a FLUSH.
     pub awaits_response: bool,
+    /// When it takes a receive of the peer.
+    pub takes_receive: TakesReceive,
     /// It has no packets.
     pub local: bool,
     /// Nothing of it leaves before earlier READs and atomics have ended.
@@ -105,6 +107,7 @@ impl Outgoing<'_> {
             fresh_message: self.fresh,
             next_psn: if awaits_response { self.first_psn.add(packets) } else { psn.next() },
             awaits_response,
+            takes_receive: work.operation.takes_receive(),
             local: work.operation.is_local(),
             fence: work.fence,
             attempt: if again { context.requester.attempt.max(1) } else { 0 },

@@ -7,7 +7,7 @@ use super::segment::Segment;
 use crate::blocks::Block;
 use crate::context::queue_pair::QpContext;
 use crate::engine::Engine;
-use crate::front_end::Status;
+use crate::front_end::{Status, TakesReceive};
 use crate::host::Host;
 use crate::numbers::Qpn;
 use crate::pending::{Stop, Waiter};
@@ -32,6 +32,9 @@ impl Engine {
         let Some(segment) = self.next_segment(qpn, &context) else { return Ok(Turn::Idle) };
         if segment.fresh_message && segment.local {
             return self.run_local(host, qpn, &mut context, &segment);
+        }
+        if self.awaits_credits(qpn, &context, &segment) {
+            return Ok(Turn::Idle);
         }
         if segment.fresh_message && (segment.fence || segment.awaits_response) {
             match self.may_begin(qpn, &context, &segment) {
@@ -94,7 +97,9 @@ impl Engine {
             let message = context.requester.message_count;
             let (wqe, first_psn, packets) = (segment.wqe, segment.first_psn, segment.packets);
             let awaits_response = segment.awaits_response;
-            qp.replay.push(ReplayEntry { wqe, first_psn, packets, message, awaits_response, restarted: false });
+            let takes_receive = segment.takes_receive != TakesReceive::Never;
+            let restarted = false;
+            qp.replay.push(ReplayEntry { wqe, first_psn, packets, message, awaits_response, takes_receive, restarted });
         } else if segment.awaits_response && segment.psn != segment.first_psn {
             self.note_restarted(qpn, segment.first_psn);
         }

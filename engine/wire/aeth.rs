@@ -26,6 +26,12 @@ const RNR_DELAY_10_US: [u32; 32] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreditCode(u8);
 
+impl Default for CreditCode {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
 impl CreditCode {
     /// No credit information: always sent by a responder that takes its receives from a shared queue.
     pub const NONE: Self = Self(0x1f);

@@ -154,6 +154,9 @@ fn queue_pair(row: &QueuePairRow) -> String {
                 context.rnr_retry,
                 context.timeout
             );
+            if let Some(credits) = context.credits {
+                text += &format!("    credits   {credits} receives promised by the peer\n");
+            }
             let nak = if context.nak_outstanding { ", NAK outstanding" } else { "" };
             text += &format!("    responder PSN {} expected, MSN {}{nak}\n", context.expected_psn, context.msn);
         }

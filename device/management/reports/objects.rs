@@ -77,6 +77,9 @@ pub struct QpContextRow {
     pub retries_left: u8,
     pub rnr_retry: u8,
     pub rnr_retries_left: u8,
+    /// Receives that the peer's newest acknowledgement promised; absent where it says nothing of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credits: Option<u32>,
     pub expected_psn: u32,
     pub msn: u32,
     pub nak_outstanding: bool,
@@ -269,6 +272,7 @@ impl From<&QpContext> for QpContextRow {
             retries_left: requester.retries_left,
             rnr_retry: requester.rnr_retry,
             rnr_retries_left: requester.rnr_retries_left,
+            credits: requester.credits.credits(),
             expected_psn: responder.expected_psn.get(),
             msn: responder.msn.get(),
             nak_outstanding: responder.nak_outstanding,

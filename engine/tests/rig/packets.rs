@@ -15,7 +15,10 @@ pub struct Carried {
     pub psn: u32,
     pub ack_req: bool,
     pub solicited: bool,
+    /// An acknowledgement's is 0x1f, whatever it promises.
     pub syndrome: u8,
+    /// Receives that it promises.
+    pub credits: Option<u32>,
     pub msn: u32,
     /// Address, key and length of its RETH, zero without one.
     pub range: (u64, u32, u32),
@@ -31,6 +34,10 @@ impl Carried {
         let packet = parse(bytes, IcrcCheck::Verify).expect("the engine sends packets that can be parsed");
         let bth = &packet.headers.bth;
         let reth = &packet.headers.extension.reth;
+        let (syndrome, credits) = match packet.headers.extension.aeth.syndrome {
+            Syndrome::Ack { credits } => (0x1f, credits.credits()),
+            refusal => (refusal.to_byte(), None),
+        };
         Self {
             from,
             opcode: bth.opcode,
@@ -39,7 +46,8 @@ impl Carried {
             psn: bth.psn.get(),
             ack_req: bth.ack_req,
             solicited: bth.solicited_event,
-            syndrome: packet.headers.extension.aeth.syndrome.to_byte(),
+            syndrome,
+            credits,
             msn: packet.headers.extension.aeth.msn.get(),
             range: (reth.virtual_address, reth.remote_key, reth.dma_length),
             original: packet.headers.extension.atomic_ack.original,
