@@ -12,9 +12,7 @@ pub fn shortfalls(tally: &Tally) -> Result<Vec<String>, String> {
         number.ok_or_else(|| format!("ci/e2e/floors.txt has no number for {name}"))
     };
     let mut sentences = Vec::new();
-    for (name, found) in
-        [("guests booted", tally.guests_booted), ("packets judged outside", tally.packets_judged_outside)]
-    {
+    for (name, found) in tally.named() {
         let floor = floor(name)?;
         if found < floor {
             sentences.push(format!("{name} {found}, but the floor in ci/e2e/floors.txt is {floor}"));

@@ -1,8 +1,8 @@
 //! The end-to-end suite: `cargo test --test e2e [-- WORDS]`.
 //!
 //! In: the program `rnic`, the crates of the device, and a laboratory of QEMU, guests and judges. Out: one line a step,
-//! a table of times, and what was really done: `guests booted N, packets judged outside N`, which fails below the floors
-//! of `floors.txt`. Each step runs in a process of its own, so that a step that hangs or dies takes its guests with it
+//! a table of times, and what was really done: `guests booted N, packets judged outside N, rxe peers N, sim seeds N`,
+//! which fails below the floors of `floors.txt`. Each step runs in a process of its own, so that a step that hangs or dies takes its guests with it
 //! and nothing else. One runs after the other, with at most two guests; none is ever skipped, but those of the matrix, which
 //! `rnic-ci matrix` runs by asking for what is `--ignored`.
 //!
@@ -37,9 +37,11 @@ mod measuring;
 mod output;
 mod outside;
 mod pci;
+mod rxe_peer;
 mod second_driver;
 mod serve;
 mod sharing;
+mod simulation;
 mod thousand;
 mod verbs;
 mod watch;

@@ -4,8 +4,8 @@ use crate::arguments::Selection;
 use crate::guests::matrix;
 use crate::{
     attach, caches, commands, configuration, counters, demo, diagnostics, doorbells, ends, ethernet, guest_memory,
-    guests, idle, kill, link, machines, measuring, output, outside, pci, second_driver, serve, sharing, thousand,
-    verbs, watch, workbench,
+    guests, idle, kill, link, machines, measuring, output, outside, pci, rxe_peer, second_driver, serve, sharing,
+    simulation, thousand, verbs, watch, workbench,
 };
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub fn provision(chosen: &[Step]) -> Vec<Step> {
     if chosen.iter().any(|step| step.name.starts_with("guests::") || step.name.starts_with("matrix::")) {
         steps.push(Step { name: "guests::the_rdma_image_is_provided", limit, run: guests::the_rdma_image_is_provided });
     }
-    if chosen.iter().any(|step| step.name == PYVERBS) {
+    if chosen.iter().any(|step| step.name == PYVERBS || step.name.starts_with("rxe_peer::")) {
         let run = guests::the_image_with_rdma_cores_tests_is_provided;
         steps.push(Step { name: "guests::the_image_with_rdma_cores_tests_is_provided", limit, run });
     }
@@ -67,6 +67,8 @@ pub fn matrix() -> Vec<Step> {
 
 pub fn steps() -> Vec<Step> {
     steps! {
+        simulation::known_and_fixed_seeds_keep_every_rule_and_exercise_every_item within 5 * LIMIT_S;
+        simulation::fresh_seeds_keep_every_rule within LIMIT_S;
         demo::the_known_totals_over_model_hosts within LIMIT_S;
         demo::the_table_of_operations_and_modes within LIMIT_S;
         demo::the_table_of_operations_that_fetch within LIMIT_S;
@@ -166,6 +168,9 @@ pub fn steps() -> Vec<Step> {
         guests::users_inside_the_kernel_are_served within LIMIT_S;
         guests::a_thousand_writes_cross_as_the_model_says_and_rdma_statistic_agrees within LIMIT_S;
         guests::atomic_writes_and_flushes_reach_the_other_guest within LIMIT_S;
+        rxe_peer::every_operation_carries_its_bytes_both_ways within LIMIT_S;
+        rxe_peer::what_is_lost_or_repeated_either_way_arrives_once within LIMIT_S;
+        rxe_peer::what_is_refused_ends_both_sides_and_nothing_else within LIMIT_S;
         guests::linux_rxe_is_the_other_end_both_ways within 2 * LIMIT_S;
         guests::it_is_many_times_as_fast_as_linux_rxe within 2 * LIMIT_S;
         guests::a_changed_module_soon_has_a_fresh_adapter within 2 * LIMIT_S;

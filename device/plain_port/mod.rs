@@ -12,7 +12,7 @@ use crate::bell::Bell;
 use crate::vfio_user::BindError;
 use crate::vfio_user::socket_path::{self, BoundPath};
 use framing::{Deframer, Framer};
-use rnic_switch::{Port, PortError, Switch, Wake};
+use rnic_switch::{FaultScript, Port, PortError, Switch, Wake};
 use rnic_wire::Frame;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -21,8 +21,8 @@ use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -47,8 +47,21 @@ pub struct PlainPort {
     name: String,
     socket: PathBuf,
     bell: Arc<Bell>,
-    end: Arc<AtomicBool>,
+    orders: Arc<Orders>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What other threads ask of the port's: looked for when the bell has rung.
+#[derive(Default)]
+struct Orders {
+    end: AtomicBool,
+    script: Mutex<Option<FaultScript>>,
+}
+
+impl Orders {
+    fn take_script(&self) -> Option<FaultScript> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl PlainPort {
@@ -59,7 +72,7 @@ impl PlainPort {
         let bind_failed = |source| PlainPortError::Bind { name: name.to_owned(), source };
         let listener = socket_path::bind(socket).map_err(bind_failed)?;
         let wake: Arc<dyn Wake> = bell.clone();
-        let end = Arc::new(AtomicBool::new(false));
+        let orders = Arc::new(Orders::default());
         let worker = Worker {
             name: name.to_owned(),
             port: switch.port(name, wake)?,
@@ -68,12 +81,12 @@ impl PlainPort {
             frame: Frame::new(),
             paused: false,
         };
-        let (own_bell, own_end) = (Arc::clone(&bell), Arc::clone(&end));
+        let (own_bell, own_orders) = (Arc::clone(&bell), Arc::clone(&orders));
         let thread = std::thread::Builder::new()
             .name(format!("port-{name}"))
-            .spawn(move || worker.run(&own_bell, &own_end))
+            .spawn(move || worker.run(&own_bell, &own_orders))
             .map_err(thread_failed)?;
-        Ok(Self { name: name.to_owned(), socket: socket.to_owned(), bell, end, thread: Some(thread) })
+        Ok(Self { name: name.to_owned(), socket: socket.to_owned(), bell, orders, thread: Some(thread) })
     }
 
     pub fn name(&self) -> &str {
@@ -83,11 +96,17 @@ impl PlainPort {
     pub fn socket(&self) -> &Path {
         &self.socket
     }
+
+    /// What happens to frames on their way to the peer, from now on.
+    pub fn set_fault_script(&self, script: FaultScript) {
+        *self.orders.script.lock().unwrap_or_else(PoisonError::into_inner) = Some(script);
+        self.bell.wake();
+    }
 }
 
 impl Drop for PlainPort {
     fn drop(&mut self) {
-        self.end.store(true, Ordering::Relaxed);
+        self.orders.end.store(true, Ordering::Relaxed);
         self.bell.wake();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -117,16 +136,17 @@ struct Peer {
 }
 
 impl Worker {
-    fn run(mut self, bell: &Bell, end: &AtomicBool) {
-        while !end.load(Ordering::Relaxed) {
+    fn run(mut self, bell: &Bell, orders: &Orders) {
+        while !orders.end.load(Ordering::Relaxed) {
             let moved = self.step();
             // A peer that has gone is noticed before its successor is looked at.
             let look = !self.paused && (self.peer.is_none() || !moved);
             if look && self.accept() {
                 continue;
             }
-            if !moved {
-                self.sleep(bell);
+            if !moved && self.sleep(bell) {
+                let script = orders.take_script();
+                script.into_iter().for_each(|script| self.port.set_fault_script(script));
             }
         }
     }
@@ -187,9 +207,10 @@ impl Worker {
         true
     }
 
-    fn sleep(&mut self, bell: &Bell) {
+    /// True if the bell has rung.
+    fn sleep(&mut self, bell: &Bell) -> bool {
         if !self.port.before_sleep() {
-            return;
+            return false;
         }
         let now_ns = self.now_ns();
         let release = self.port.next_release_ns().map(|due_ns| Duration::from_nanos(due_ns.saturating_sub(now_ns)));
@@ -210,9 +231,11 @@ impl Worker {
                 fds.push(PollFd::from_borrowed_fd(peer.stream.as_fd(), flags));
             }
         }
-        if poll(&mut fds, timeout.as_ref()).is_ok() && !fds[0].revents().is_empty() {
+        let rung = poll(&mut fds, timeout.as_ref()).is_ok() && !fds[0].revents().is_empty();
+        if rung {
             bell.quiet();
         }
+        rung
     }
 }
 

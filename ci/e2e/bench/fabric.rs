@@ -2,6 +2,7 @@
 
 use rnic_ci::guest::AdapterFunction;
 use rnic_device::adapter::{AdapterHandle, AdapterOptions};
+use rnic_device::plain_port::PlainPort;
 use rnic_device::server::{Server, adapter_options};
 use rnic_engine::Counters;
 use rnic_pcie::ledger::Ledger;
@@ -50,6 +51,11 @@ impl Fabric {
         let socket = self.folder.path().join(format!("{name}.port.sock"));
         self.server.add_plain_port(name, &socket).expect("a plain port");
         socket
+    }
+
+    /// A port that was added.
+    pub fn plain_port_of(&self, name: &str) -> &PlainPort {
+        self.server.plain_ports.iter().find(|port| port.name() == name).expect("a port of this name")
     }
 
     /// What a machine gets to attach to this adapter.

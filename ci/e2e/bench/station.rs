@@ -23,7 +23,10 @@ impl Default for Retries {
     }
 }
 
-/// An open device with one completion queue and one region, which peers may write.
+/// What peers may do.
+const RIGHTS: u32 = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
+
+/// An open device with one completion queue and one region, which peers may use as they like.
 pub struct Station {
     pub device: Device,
     pub cqn: Cqn,
@@ -50,8 +53,7 @@ impl Station {
         let cqn = device.create_completion_queue(spec).expect("a completion queue");
         let pd = device.allocate_pd().expect("a protection domain");
         let buffer = device.backing().allocate(BUFFER_BYTES, 4096).expect("memory");
-        let access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE;
-        let spec = RegionSpec::of_buffer(buffer, access, MrLayout::Contiguous);
+        let spec = RegionSpec::of_buffer(buffer, RIGHTS, MrLayout::Contiguous);
         let region = device.register_memory(pd, spec).expect("a region");
         Station { device, cqn, region, pd, buffer, gid, mac }
     }
@@ -82,8 +84,7 @@ impl Station {
 
     /// RESET to INIT, and how a peer reaches the queue pair.
     pub fn initialize(&mut self, qpn: Qpn) -> Endpoint {
-        let init = init_attributes(ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE);
-        self.device.modify_queue_pair(qpn, init).expect("INIT");
+        self.device.modify_queue_pair(qpn, init_attributes(RIGHTS)).expect("INIT");
         Endpoint {
             gid: self.gid,
             mac: self.mac,

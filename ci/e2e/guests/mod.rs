@@ -28,9 +28,10 @@ pub use endings::{
     a_guest_that_reboots_under_load_harms_nobody_else, a_killed_program_leaves_nothing,
     a_machine_that_is_killed_under_load_harms_nobody_else, the_module_survives_unbinding_resets_and_removal_in_use,
 };
+pub use peers::take_rxe;
 pub use peers::{it_is_many_times_as_fast_as_linux_rxe, linux_rxe_is_the_other_end_both_ways};
 pub use programs::{other_kinds_of_queues_run_or_are_refused_cleanly, stock_programs_run_between_two_guests};
-pub use pyverbs::rdma_cores_own_tests_pass;
+pub use pyverbs::{lab as pyverbs_lab, rdma_cores_own_tests_pass};
 pub use reload::a_changed_module_soon_has_a_fresh_adapter;
 
 const LIMIT: Duration = Duration::from_secs(60);

@@ -12,7 +12,7 @@ const BANDWIDTH_RATIO: f64 = 3.0;
 const LATENCY_RATIO: f64 = 1.0;
 
 /// Our driver goes, and Linux' device takes its place: the Ethernet function is the guest's only way to the switch.
-fn take_rxe(guest: &mut Guest) {
+pub fn take_rxe(guest: &mut Guest) {
     // The kernel would load the checksum by a program that it looks for elsewhere; newer ones have it built in.
     shell(
         guest,
@@ -48,6 +48,7 @@ pub fn linux_rxe_is_the_other_end_both_ways() {
             guests.succeed_with(&format!("{program} -d {server}"), &format!("{program} -d {client} {address}"));
         }
         guests.connect(&format!("rping -s -a {address} -C 5 -v"), &format!("rping -c -a {address} -C 5 -v"));
+        crate::tally::rxe_peer();
         std::mem::swap(&mut guests.server, &mut guests.client);
     }
     take_rnic(&mut guests.client);

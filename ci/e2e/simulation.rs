@@ -1,6 +1,7 @@
-//! The suite's runs: seeds that have found something, a fixed set that must exercise the checklist, and seeds that
-//! nobody has run before.
+//! The simulation's part of the suite: seeds that have found something, a fixed set that must exercise the checklist,
+//! and seeds that nobody has run before.
 
+use crate::tally;
 use rnic_simulation::checklist;
 use rnic_simulation::suite::{Summary, known_cases, run_cases};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,6 +11,7 @@ const OPERATIONS: u64 = 2000;
 const FRESH: u64 = 12;
 /// These runs reach every item ten times.
 const FIXED: std::ops::RangeInclusive<u64> = 1..=220;
+
 fn check(summary: &Summary, what: &str) {
     if let Some(violation) = summary.violations.first() {
         violation.latest.iter().for_each(|entry| println!("{entry}"));
@@ -17,10 +19,10 @@ fn check(summary: &Summary, what: &str) {
         panic!("{what}: {violation}\nreplay with: {replay}");
     }
     println!("{what}: sim seeds {}, operations {}, frames {}", summary.seeds, summary.operations, summary.frames);
+    tally::sim_seeds(summary.seeds);
 }
 
-#[test]
-fn known_and_fixed_seeds_keep_every_rule_and_exercise_every_item() {
+pub fn known_and_fixed_seeds_keep_every_rule_and_exercise_every_item() {
     let known = run_cases(&known_cases(), 2, false, &|_| {});
     check(&known, "known seeds");
     let cases: Vec<_> = FIXED.map(|seed| (seed, OPERATIONS)).collect();
@@ -33,8 +35,7 @@ fn known_and_fixed_seeds_keep_every_rule_and_exercise_every_item() {
     assert!(seldom.is_empty(), "had fewer than {} times: {seldom:?}", checklist::ENOUGH);
 }
 
-#[test]
-fn fresh_seeds_keep_every_rule() {
+pub fn fresh_seeds_keep_every_rule() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
     let first = now.as_secs() << 16;
     let cases: Vec<_> = (first..first + FRESH).map(|seed| (seed, OPERATIONS)).collect();
