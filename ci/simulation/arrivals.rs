@@ -30,9 +30,9 @@ impl Simulation {
         let expected = message.as_ref().and_then(|message| message.fault).and_then(|fault| fault.receive_status);
         let flushed = status == CompletionStatus::WR_FLUSH_ERR;
         let known = flow.receive_failed || connection.doom.is_some() || connection.phase != Phase::Running;
-        let flow = &mut connection.flows[side];
         // Whatever fails on this side flushes the receives, too: its own sends may have run out of patience.
-        let reverse_failed = self.plan.wire.is_lossy() || connection.profile.rnr_retry < 7;
+        let reverse_failed = connection.may_have_failed(1 - side, self.now_ns);
+        let flow = &mut connection.flows[side];
         if flushed && (known || reverse_failed) {
             flow.receive_failed = true;
             self.coverage.items(&[73, 74]);

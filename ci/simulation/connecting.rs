@@ -6,16 +6,18 @@ use rnic_abi::command::*;
 use rnic_engine::context::queue_pair::QpState;
 use rnic_shim::verbs::*;
 
+/// How long an answer may lie with a sender whose memory is slow.
+const LAG_NS: u64 = 20_000_000;
+
 impl Simulation {
     pub(crate) fn profile(&mut self) -> Profile {
         let mtu = self.random.pick(&[256, 512, 1024, 1024, 2048, 4096]);
         let limited = self.plan.wire.rate_gbits > 0;
-        // A receiver whose memory is slow may need more than one timeout.
-        let slow = self.plan.memory.hold >= 200_000;
         Profile {
             mtu,
-            timeout: self.random.between(if limited || slow { 10 } else { 8 }, 11) as u8,
-            retry_cnt: if self.plan.wire.is_lossy() || slow { 7 } else { self.random.pick(&[1, 3, 7]) },
+            timeout: self.random.between(if limited { 10 } else { 8 }, 11) as u8,
+            // Where nothing is lost few are enough; where memory is slow they may be too few, and that is seen.
+            retry_cnt: if self.plan.wire.is_lossy() { 7 } else { self.random.pick(&[1, 3, 7]) },
             rnr_retry: self.random.pick(&[7, 7, 7, 2]),
             min_rnr_timer: self.random.between(1, 10) as u8,
             rd_atomics: self.random.pick(&[1, 2, 4, 16]),
@@ -39,6 +41,8 @@ impl Simulation {
     pub(crate) fn connect(&mut self, number: usize) -> Result<()> {
         let profile = self.profile();
         let window = self.plan.engine.window_packets;
+        // Answers wait behind requests that wait for reads.
+        let lag_ns = if self.plan.memory.hold > 0 { LAG_NS } else { 0 };
         let psns = [0, 1].map(|_| self.first_psn());
         let ends = self.connections[number].ends;
         let access = ACCESS_LOCAL_WRITE
@@ -69,7 +73,7 @@ impl Simulation {
         connection.last_receive = [false; 2];
         let selective = connection.selective;
         for (flow, psn) in connection.flows.iter_mut().zip(psns) {
-            flow.restart(psn, window, &profile, selective);
+            flow.restart(psn, window, &profile, selective, lag_ns);
         }
         for side in [0, 1] {
             self.renew_view(number, side)?;

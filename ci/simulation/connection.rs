@@ -7,6 +7,7 @@ use crate::message::{AtomicWork, Message, Places};
 use crate::operations::{Fault, FaultKind};
 use crate::unread::Unread;
 use crate::views::View;
+use rnic_abi::CompletionStatus;
 use rnic_shim::verbs::{Cqn, Qpn};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -88,6 +89,8 @@ pub struct Flow {
     /// A send was flushed, whatever failed.
     pub flushed: bool,
     pub unread: Unread,
+    /// A key of it was taken away under traffic.
+    pub rekeyed: bool,
     /// Receives are posted late.
     pub dry: bool,
     /// A fault that waits for its turn.
@@ -131,21 +134,22 @@ impl Flow {
             receive_failed: false,
             flushed: false,
             unread: Unread::default(),
+            rekeyed: false,
             dry: false,
             wanted: None,
         }
     }
 
     /// A new connection from `psn` on.
-    pub fn restart(&mut self, psn: u32, window: u32, profile: &Profile, selective: bool) {
+    pub fn restart(&mut self, psn: u32, window: u32, profile: &Profile, selective: bool, lag_ns: u64) {
         self.forget_sends();
         self.forget_receives();
         self.next_psn = psn;
         (self.next_number, self.next_receive, self.unsignaled) = (0, 0, 0);
         (self.failed, self.receive_failed, self.flushed, self.wanted) = (false, false, false, None);
-        self.unread = Unread::default();
+        (self.unread, self.rekeyed) = (Unread::default(), false);
         self.answered.clear();
-        self.requester = RequesterCheck::new(psn, window, profile.timeout_ns(), profile.retry_cnt.into());
+        self.requester = RequesterCheck::new(psn, window, profile.timeout_ns(), profile.retry_cnt.into()).lagging(lag_ns);
         self.responder = ResponderCheck::new(psn);
         if selective {
             self.requester = self.requester.clone().selective();
@@ -199,8 +203,36 @@ impl Flow {
         self.arriving.clear();
     }
 
+    /// Whether there is a reason for an answer with this syndrome, of an error: in what this flow's doom is, or in what was
+    /// wrong with it before memory refused a read, which hides everything.
+    pub fn may_be_refused(&self, doom: Option<Doom>, own: bool, syndrome: u8) -> bool {
+        let faults = self.outstanding.iter().filter_map(|message| message.fault);
+        let wrong = faults.filter_map(|fault| refusal(fault.status)).any(|known| known == syndrome);
+        match doom {
+            Some(Doom::Fault { .. }) => own && wrong,
+            Some(Doom::Rekey { .. }) => own && syndrome == ACCESS_REFUSED,
+            Some(Doom::Memory) => syndrome == OPERATION_FAILED || wrong || (self.rekeyed && syndrome == ACCESS_REFUSED),
+            Some(Doom::Reset) | None => false,
+        }
+    }
+
     pub fn is_idle(&self) -> bool {
         self.outstanding.is_empty() && self.receives.is_empty()
+    }
+}
+
+/// Syndromes of the errors that end a connection.
+const INVALID_REQUEST: u8 = 0x61;
+const ACCESS_REFUSED: u8 = 0x62;
+const OPERATION_FAILED: u8 = 0x63;
+
+/// The syndrome that the sender of a message hears, which then ends with this status.
+fn refusal(status: CompletionStatus) -> Option<u8> {
+    match status {
+        CompletionStatus::REM_INV_REQ_ERR => Some(INVALID_REQUEST),
+        CompletionStatus::REM_ACCESS_ERR => Some(ACCESS_REFUSED),
+        CompletionStatus::REM_OP_ERR => Some(OPERATION_FAILED),
+        _ => None,
     }
 }
 
@@ -273,6 +305,12 @@ impl Connection {
     pub fn has_given_up(&self, side: usize) -> bool {
         let flow = &self.flows[side];
         flow.failed || flow.flushed || self.flows[1 - side].receive_failed || self.gone == Some(side) || !self.runs()
+    }
+
+    /// The sends of one side may have run out of retries, or of patience with a receiver, by now.
+    pub fn may_have_failed(&self, side: usize, now_ns: u64) -> bool {
+        let requester = &self.flows[side].requester;
+        requester.may_have_given_up(now_ns) || requester.may_have_lost_patience(self.profile.rnr_retry)
     }
 
     /// In the error state it has nothing of a shared receive queue any more.

@@ -121,6 +121,7 @@ impl Simulation {
         connection.flows[side].target = Some(region);
         if used {
             connection.doom = Some(Doom::Rekey { flow: side, before, view: false });
+            connection.flows[side].rekeyed = true;
             self.coverage.note("keys taken away under traffic", 1);
         }
         self.coverage.item(82);

@@ -48,7 +48,7 @@ impl Simulation {
             self.coverage.item(25);
             return Ok(());
         }
-        let lossy = self.plan.wire.is_lossy() || connection.profile.rnr_retry < 7;
+        let patience = connection.may_have_failed(side, self.now_ns);
         let expected = match connection.doom {
             Some(Doom::Fault { flow, fault: Fault { event: Some(expected), .. } }) if flow == 1 - side => {
                 Some(*expected)
@@ -61,7 +61,7 @@ impl Simulation {
             self.coverage.items(&[102, 103]);
             return Ok(());
         }
-        let known = fatal && (lossy || connection.doom.is_some() || connection.phase != Phase::Running);
+        let known = fatal && (patience || connection.doom.is_some() || connection.phase != Phase::Running);
         if known || connection.is_excused() {
             return Ok(());
         }

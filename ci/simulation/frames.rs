@@ -4,11 +4,13 @@ use crate::check::content;
 use crate::check::packet::{ACKNOWLEDGE, ATOMIC_WRITE, FLUSH, Packet, step};
 use crate::check::requester::{Answer, Jump};
 use crate::check::responder::Arrival;
+use crate::check::standing::Receive;
 use crate::connection::Doom;
-use crate::message::pool;
+use crate::message::{Message, pool};
 use crate::run::{Checked, Simulation};
 use rnic_pcie::{Cause, Class, Origin};
 use rnic_wire::{Frame, IcrcState};
+use std::rc::Rc;
 
 /// Minimum delays of the RNR timer codes, in units of 10 us.
 const RNR_DELAYS: [u64; 32] = [
@@ -162,19 +164,17 @@ impl Simulation {
                 let Some((message, at)) = content::message_of(&flow.outstanding, psn) else {
                     return Err("RNR for a packet of no message".into());
                 };
-                let send = message.operation.family == crate::operations::Family::Send;
-                let takes = if send { at == 0 } else { message.operation.immediate && at + 1 == message.packets };
-                if !takes {
+                if !message.takes_receive(at) {
                     return Err(format!("RNR for packet {at} of {}, which takes no receive", message.operation.name));
                 }
                 self.coverage.item(17);
             }
-            // Memory may refuse what a READ repeats, far behind what was answered.
-            Some(Answer::Refusal) if doom.is_some_and(|doom| matches!(doom, Doom::Memory)) => {}
             Some(Answer::Refusal) => {
-                flow.responder.on_refusal(psn, msn)?;
-                let refused = doom.is_some_and(|doom| doom.flow().is_none_or(|flow| flow == to));
-                if !refused {
+                // Memory may refuse what a READ repeats, far behind what was answered.
+                if !(matches!(doom, Some(Doom::Memory)) && flow.responder.refuses_repeated(psn)) {
+                    flow.responder.on_refusal(psn, msn)?;
+                }
+                if !flow.may_be_refused(doom, doom.is_some_and(|doom| doom.flow() == Some(to)), syndrome) {
                     return Err(format!("refused with syndrome {syndrome:#x}, and nothing was wrong"));
                 }
             }
@@ -254,16 +254,19 @@ impl Simulation {
         let selective = connection.selective;
         let flow = &mut connection.flows[1 - to];
         // Its sender may have failed while it was on its way.
-        let packets = content::message_of(&flow.outstanding, packet.psn)
-            .or_else(|| content::message_of(&flow.answered, packet.psn))
-            .filter(|(message, _)| message.operation.is_answered())
-            .map_or(1, |(message, at)| message.packets - at);
+        let known = content::message_of(&flow.outstanding, packet.psn)
+            .or_else(|| content::message_of(&flow.answered, packet.psn));
+        let question = known.as_ref().filter(|(message, _)| message.operation.is_answered());
+        let packets = question.map_or(1, |(message, at)| message.packets - at);
+        let end = question.map(|(message, _)| step(message.first_psn, message.packets));
+        let receive = self.receive_for(number, 1 - to, known.as_ref());
+        let flow = &mut self.connections[number].flows[1 - to];
         let counted = &mut self.hosts[host].counted;
         counted.atomics_most += u64::from(packet.atomic.is_some());
         counted.atomic_writes_most += u64::from(packet.opcode == ATOMIC_WRITE);
         counted.flushes_most += u64::from(packet.opcode == FLUSH);
         let places = !packet.payload.is_empty() && packet.opcode != ATOMIC_WRITE;
-        match flow.responder.on_received(packet.psn, packets) {
+        match flow.responder.on_received(packet.psn, packets, receive) {
             Arrival::InOrder => {
                 self.hosts[host].counted.placed_most += u64::from(places);
                 self.coverage.item(2);
@@ -274,12 +277,35 @@ impl Simulation {
                 self.coverage.note("packets behind a gap", 1);
             }
             Arrival::Duplicate => {
+                end.into_iter().for_each(|end| flow.responder.on_repeated(packet.psn, end));
                 // May be executed after all, if the receiver was not ready at first.
                 self.hosts[host].counted.placed_most += u64::from(places);
                 self.coverage.items(&[5, 26]);
             }
         }
         Ok(true)
+    }
+
+    /// Whether a receive is there for a packet that comes now.
+    fn receive_for(&self, number: usize, side: usize, known: Option<&(Rc<Message>, u32)>) -> Receive {
+        // Nobody is asked about a message that is not known any more.
+        let Some((message, at)) = known else { return Receive::Doubtful };
+        if !message.takes_receive(*at) {
+            return Receive::Sure;
+        }
+        let flow = &self.connections[number].flows[side];
+        let place = flow.arriving.iter().position(|arriving| arriving.number == message.number);
+        let sure = match (self.connections[number].ends[1 - side].shared, place) {
+            // It has taken its receive, and that has completed.
+            (_, None) => true,
+            // Others may take it while the packet waits for a read, or for one before it.
+            (Some(queue), _) => {
+                let waits = self.connections[number].selective || self.plan.memory.hold > 0;
+                !waits && self.surely_left(queue) > 0
+            }
+            (None, Some(place)) => place < flow.receives.len(),
+        };
+        if sure { Receive::Sure } else { Receive::Doubtful }
     }
 
     /// A doorbell may have led to a read at once.

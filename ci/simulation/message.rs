@@ -118,6 +118,14 @@ impl Message {
         self.writes() && at < self.at + self.length && self.at < at + length
     }
 
+    /// Whether this packet of it finds a receive, or cannot be taken: of a SEND the first, of a WRITE the last.
+    pub fn takes_receive(&self, packet: u32) -> bool {
+        match self.operation.family {
+            Family::Send => packet == 0,
+            _ => self.operation.immediate && packet + 1 == self.packets,
+        }
+    }
+
     /// Bytes that come back.
     pub fn brought(&self) -> u32 {
         match self.operation.family {

@@ -150,7 +150,7 @@ impl Simulation {
     }
 
     fn judge_status(&mut self, number: usize, side: usize, message: &Message, status: CompletionStatus) -> Checked {
-        let lossy = self.plan.wire.is_lossy();
+        let (lossy, now_ns) = (self.plan.wire.is_lossy(), self.now_ns);
         let exact = self.plan.memory == crate::plan::Memory::default();
         let connection = &mut self.connections[number];
         let (doom, phase, profile, excused) =
@@ -191,8 +191,9 @@ impl Simulation {
         };
         let right = excused
             || own_fault == Some(status)
-            || (status == CompletionStatus::RETRY_EXC_ERR && (lossy || doom.is_some()))
-            || (status == CompletionStatus::RNR_RETRY_EXC_ERR && profile.rnr_retry < 7)
+            || (status == CompletionStatus::RETRY_EXC_ERR && flow.requester.may_have_given_up(now_ns))
+            || (status == CompletionStatus::RNR_RETRY_EXC_ERR
+                && flow.requester.may_have_lost_patience(profile.rnr_retry))
             || (status == CompletionStatus::REM_ACCESS_ERR && met_rekey);
         if !right {
             return Err(format!("message {} has no reason for it", message.number));

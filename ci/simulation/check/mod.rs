@@ -1,7 +1,7 @@
 //! The checkers: what must hold of every run, judged outside the engine from the program and from captured frames.
 //!
 //! [`packet`] reads frames on its own; [`requester`] and [`responder`] follow a direction's sequence numbers;
-//! [`resends`] says what a selective sender may send again;
+//! [`standing`] says where a receiver may be; [`resends`] what a selective sender may send again;
 //! [`content`] compares each packet with the message it belongs to; [`row`] says what is left of a message on an unreliable
 //! connection.
 
@@ -11,3 +11,4 @@ pub mod requester;
 pub mod resends;
 pub mod responder;
 pub mod row;
+pub mod standing;

@@ -12,6 +12,9 @@ struct Point {
     at_ns: u64,
     /// NAKs that have named it and led to nothing yet.
     naks: u32,
+    /// All that have, and how often the receiver was not ready for it.
+    refusals: u32,
+    unready: u32,
     not_before_ns: Option<u64>,
     timeouts: u64,
     tries: u32,
@@ -56,6 +59,8 @@ pub struct RequesterCheck {
     window: u32,
     timeout_ns: u64,
     retry_cnt: u32,
+    /// How long an answer may lie with the sender before it is looked at.
+    lag_ns: u64,
     /// The sender's oldest unacknowledged PSN is one of these; it works off its answers in order, but later.
     points: VecDeque<Point>,
     /// Never sent so far.
@@ -71,7 +76,23 @@ pub struct RequesterCheck {
 impl RequesterCheck {
     pub fn new(psn: u32, window: u32, timeout_ns: u64, retry_cnt: u32) -> Self {
         let points = VecDeque::from([Point { psn, ..Point::default() }]);
-        Self { window, timeout_ns, retry_cnt, points, fresh: psn, next: psn, questions: VecDeque::new(), resends: None }
+        Self {
+            window,
+            timeout_ns,
+            retry_cnt,
+            lag_ns: 0,
+            points,
+            fresh: psn,
+            next: psn,
+            questions: VecDeque::new(),
+            resends: None,
+        }
+    }
+
+    /// Of a sender that is slow to look at its answers.
+    pub fn lagging(mut self, lag_ns: u64) -> Self {
+        self.lag_ns = lag_ns;
+        self
     }
 
     /// Lost packets alone are sent again.
@@ -208,13 +229,15 @@ impl RequesterCheck {
         }
         if let Some(point) = self.points.back_mut() {
             match answer {
-                _ if passed.is_some() => point.naks += 1,
-                Answer::Ack | Answer::Refusal => {}
-                Answer::SequenceNak | Answer::Gap { .. } => point.naks += 1,
-                Answer::ReceiverNotReady { delay_ns } => {
+                Answer::Refusal if passed.is_none() => {}
+                Answer::Ack if passed.is_none() => {}
+                Answer::ReceiverNotReady { delay_ns } if passed.is_none() => {
                     point.naks += 1;
+                    point.unready += 1;
                     point.not_before_ns.get_or_insert(now_ns + delay_ns);
                 }
+                // The last one, or an answer that was passed over, names what is missing.
+                _ => (point.naks, point.refusals) = (point.naks + 1, point.refusals + 1),
             }
         }
         true
@@ -243,9 +266,20 @@ impl RequesterCheck {
         self.points.back().map_or((0, 0), |point| (point.tries, point.rnr_tries))
     }
 
-    pub fn outstanding(&self) -> i32 {
-        ahead(self.fresh, self.points.back().map_or(self.fresh, |point| point.psn))
+    /// Whether refusals and timeouts without progress were so many that the sender may have given up by now.
+    pub fn may_have_given_up(&self, now_ns: u64) -> bool {
+        let until = |at: usize| self.points.get(at + 1).map_or(now_ns, |next| now_ns.min(next.at_ns + self.lag_ns));
+        self.points.iter().enumerate().any(|(at, point)| {
+            let timeouts = until(at).saturating_sub(point.at_ns).checked_div(self.timeout_ns).unwrap_or(0);
+            point.psn != self.fresh && u64::from(point.refusals) + timeouts > u64::from(self.retry_cnt)
+        })
     }
+
+    /// Whether the receiver was not ready more often than a sender of this patience waits for it.
+    pub fn may_have_lost_patience(&self, rnr_retry: u8) -> bool {
+        rnr_retry < 7 && self.points.iter().any(|point| point.unready > rnr_retry.into())
+    }
+
 }
 
 #[cfg(test)]
@@ -293,5 +327,10 @@ mod tests {
         sent(&mut check, 0..1, 0);
         assert!(check.on_sent(0, 1000).is_ok() && check.on_sent(0, 2000).is_ok());
         assert!(check.on_sent(0, 3000).unwrap_err().contains("retry_cnt"));
+        assert!(!check.may_have_given_up(2999) && check.may_have_given_up(3000));
+        assert!(check.on_answer(0, Answer::SequenceNak, 1500) && check.may_have_given_up(2000));
+        assert!(check.on_answer(0, Answer::ReceiverNotReady { delay_ns: 1 }, 1500) && !check.may_have_lost_patience(1));
+        assert!(check.may_have_lost_patience(0) && check.on_answer(0, Answer::Ack, 1800));
+        assert!(!check.may_have_given_up(9_000_000), "it had progress before");
     }
 }

@@ -2,10 +2,11 @@
 //! only rise and never exceed what came in order; one NAK a gap, at the first PSN that is missing; the right MSN.
 
 use super::packet::{ahead, step};
+use super::standing::{Receive, Standing};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Gaps that are remembered; older ones are forgotten, since answers are never so late.
-const GAPS: usize = 32;
+/// Repeated requests that are remembered.
+const REPEATED: usize = 32;
 
 /// Where a packet stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,23 +22,17 @@ pub struct ResponderCheck {
     expected: u32,
     /// What the latest answer acknowledged: everything before it.
     answered: u32,
-    /// Expected PSNs at which a later packet came.
-    gaps: VecDeque<u32>,
-    /// Where a packet was missing among those that came again; and the PSN behind the latest of them. A receiver that was
-    /// not ready when they came first, and had no time to say so, misses it.
-    skipped: VecDeque<u32>,
-    follows: u32,
+    /// Where the receiver may stand, up to that; of one that drops what comes ahead of a gap.
+    standing: Standing,
     /// The PSN that the latest sequence NAK named.
     named: Option<u32>,
-    /// Packets were refused for want of a receive: the receiver expects less than came.
-    behind: bool,
     /// The PSNs behind the messages to come.
     ends: VecDeque<u32>,
     msn: u32,
     /// READs and atomics whose answers have not all left: the answer that leaves next, and the PSN behind the last one.
     questions: VecDeque<(u32, u32)>,
-    /// The READ that is being answered: the first of its answers, and the PSN behind the last one.
-    begun: Option<(u32, u32)>,
+    /// READs and atomics that were asked for again: the first PSN that was, and the one behind the last.
+    repeated: VecDeque<(u32, u32)>,
     /// Of a receiver that keeps what comes ahead of a gap: PSN, and how many it takes.
     kept: Option<BTreeMap<u32, u32>>,
 }
@@ -47,15 +42,12 @@ impl ResponderCheck {
         Self {
             expected: psn,
             answered: psn,
-            gaps: VecDeque::new(),
-            skipped: VecDeque::new(),
-            follows: psn,
+            standing: Standing::new(psn),
             named: None,
-            behind: false,
             ends: VecDeque::new(),
             msn: 0,
             questions: VecDeque::new(),
-            begun: None,
+            repeated: VecDeque::new(),
             kept: None,
         }
     }
@@ -86,14 +78,13 @@ impl ResponderCheck {
     }
 
     /// A request packet that takes so many PSNs came.
-    pub fn on_received(&mut self, psn: u32, packets: u32) -> Arrival {
-        if ahead(psn, self.follows) > 0 && ahead(self.follows, self.expected) < 0 {
-            if self.skipped.len() == GAPS {
-                self.skipped.pop_front();
-            }
-            self.skipped.push_back(self.follows);
+    pub fn on_received(&mut self, psn: u32, packets: u32, receive: Receive) -> Arrival {
+        if self.kept.is_some() {
+            // It may have its turn at any later time.
+            self.standing.note_receive(psn, receive);
+        } else {
+            self.standing.on_received(psn, packets, receive);
         }
-        self.follows = step(psn, packets);
         match ahead(psn, self.expected) {
             0 => {
                 self.expected = step(psn, packets);
@@ -105,18 +96,19 @@ impl ResponderCheck {
             1.. => {
                 if let Some(kept) = &mut self.kept {
                     kept.insert(psn, packets);
-                    return Arrival::Gap;
-                }
-                if self.gaps.back() != Some(&self.expected) {
-                    if self.gaps.len() == GAPS {
-                        self.gaps.pop_front();
-                    }
-                    self.gaps.push_back(self.expected);
                 }
                 Arrival::Gap
             }
             _ => Arrival::Duplicate,
         }
+    }
+
+    /// A READ or an atomic came again, from this PSN on.
+    pub fn on_repeated(&mut self, psn: u32, end: u32) {
+        if self.repeated.len() == REPEATED {
+            self.repeated.pop_front();
+        }
+        self.repeated.push_back((psn, end));
     }
 
     /// An answer leaves that acknowledges everything before `unacked`.
@@ -132,6 +124,7 @@ impl ResponderCheck {
             return Err(format!("acknowledges up to {unacked:#x}, and the answer {owed:#x} has not left"));
         }
         self.answered = unacked;
+        self.standing.has_reached(unacked);
         while self.ends.front().is_some_and(|end| ahead(*end, unacked) <= 0) {
             self.ends.pop_front();
             self.msn = step(self.msn, 1);
@@ -153,9 +146,6 @@ impl ResponderCheck {
         if psn != *owed {
             return Err(format!("{owed:#x} is to leave first"));
         }
-        if self.begun.is_none_or(|(_, known)| known != *last) {
-            self.begun = Some((psn, *last));
-        }
         *owed = step(psn, 1);
         if *owed == *last {
             self.questions.pop_front();
@@ -165,20 +155,16 @@ impl ResponderCheck {
             self.msn = step(self.msn, 1);
         }
         self.answered = step(psn, 1);
+        // The request of whose answers this is one has come whole.
+        self.standing.has_reached(end);
         if msn.is_some_and(|msn| msn != self.msn) {
             return Err(format!("carries MSN {msn:?}, and {} messages end before {end:#x}", self.msn));
         }
-        self.behind &= self.answered != self.expected;
         Ok(true)
     }
 
     pub fn on_ack(&mut self, psn: u32, msn: u32) -> Result<(), String> {
-        let unacked = step(psn, 1);
-        self.check_progress(unacked, msn)?;
-        if unacked == self.expected {
-            self.behind = false;
-        }
-        Ok(())
+        self.check_progress(step(psn, 1), msn)
     }
 
     pub fn on_sequence_nak(&mut self, psn: u32, msn: u32) -> Result<(), String> {
@@ -186,8 +172,8 @@ impl ResponderCheck {
         if self.named == Some(psn) {
             return Err(format!("a second NAK names {psn:#x}"));
         }
-        if !self.behind && self.kept.is_none() && !self.gaps.contains(&psn) && !self.skipped.contains(&psn) {
-            return Err(format!("a NAK names {psn:#x}, where no packet was missing: {:x?}", self.gaps));
+        if self.kept.is_none() && !self.standing.may_miss(psn) {
+            return Err(format!("a NAK names {psn:#x}, where no packet was missing: {:x?}", self.standing));
         }
         self.named = Some(psn);
         Ok(())
@@ -199,8 +185,15 @@ impl ResponderCheck {
         if psn == self.expected {
             return Err(format!("was not ready for {psn:#x}, which has not come"));
         }
-        self.behind = true;
+        if !self.standing.may_be_unready(psn) {
+            return Err(format!("was not ready for {psn:#x}, and a receive was there for it"));
+        }
         Ok(())
+    }
+
+    /// What is answered is refused: the request has come again, with the PSN that is named or one before it in its message.
+    pub fn refuses_repeated(&self, psn: u32) -> bool {
+        self.repeated.iter().any(|(first, end)| ahead(psn, *first) >= 0 && ahead(psn, *end) < 0)
     }
 
     pub fn on_refusal(&mut self, psn: u32, msn: u32) -> Result<(), String> {
@@ -214,8 +207,8 @@ impl ResponderCheck {
         }
         // It was asked to begin again in the middle of its answers, and cannot.
         let front = self.questions.front().map(|(_, last)| *last);
-        let repeats = |(first, last): (u32, u32)| front == Some(last) && ahead(psn, first) >= 0;
-        if ahead(psn, self.answered) < 0 && self.begun.is_some_and(repeats) {
+        let begun = front.is_some_and(|last| ahead(psn, last) < 0 && self.refuses_repeated(psn));
+        if begun && ahead(psn, self.answered) < 0 {
             return Ok(());
         }
         self.check_progress(psn, msn)?;
@@ -234,13 +227,13 @@ mod tests {
     fn one_nak_a_gap_at_the_first_missing_packet() {
         let mut check = ResponderCheck::new(0xff_ffff);
         check.expect_message(5);
-        assert_eq!(check.on_received(0xff_ffff, 1), Arrival::InOrder);
-        assert_eq!(check.on_received(2, 1), Arrival::Gap);
+        assert_eq!(check.on_received(0xff_ffff, 1, Receive::Sure), Arrival::InOrder);
+        assert_eq!(check.on_received(2, 1, Receive::Sure), Arrival::Gap);
         assert!(check.clone().on_sequence_nak(1, 0).is_err(), "0 is missing first");
         assert!(check.on_sequence_nak(0, 0).is_ok());
         assert!(check.on_sequence_nak(0, 0).unwrap_err().contains("second"));
-        assert_eq!(check.on_received(0, 1), Arrival::InOrder);
-        assert_eq!(check.on_received(0, 1), Arrival::Duplicate);
+        assert_eq!(check.on_received(0, 1, Receive::Sure), Arrival::InOrder);
+        assert_eq!(check.on_received(0, 1, Receive::Sure), Arrival::Duplicate);
         assert!(check.on_ack(0, 0).is_ok());
         assert!(check.clone().on_ack(0xff_ffff, 0).unwrap_err().contains("was before"));
         assert!(check.on_ack(1, 0).unwrap_err().contains("came"));
@@ -250,9 +243,12 @@ mod tests {
     fn what_is_missing_among_what_comes_again_may_be_named() {
         let mut check = ResponderCheck::new(0);
         check.expect_message(9);
-        (0..9).for_each(|psn| assert_eq!(check.on_received(psn, 1), Arrival::InOrder));
+        (0..9).for_each(|psn| {
+            let receive = if psn == 3 { Receive::Doubtful } else { Receive::Sure };
+            assert_eq!(check.on_received(psn, 1, receive), Arrival::InOrder);
+        });
         assert!(check.clone().on_sequence_nak(4, 0).is_err(), "nothing was missing");
-        [2, 3, 5].into_iter().for_each(|psn| assert_eq!(check.on_received(psn, 1), Arrival::Duplicate));
+        [2, 3, 5].into_iter().for_each(|psn| assert_eq!(check.on_received(psn, 1, Receive::Sure), Arrival::Duplicate));
         assert!(check.on_sequence_nak(4, 0).is_ok());
     }
 
@@ -261,9 +257,11 @@ mod tests {
         let mut check = ResponderCheck::new(0);
         check.expect_message(8);
         check.expect_question(0, 8);
-        assert_eq!(check.on_received(0, 8), Arrival::InOrder);
+        assert_eq!(check.on_received(0, 8, Receive::Sure), Arrival::InOrder);
         (0..5).for_each(|psn| assert_eq!(check.on_answer(psn, 8, None), Ok(true)));
-        assert!(check.clone().on_refusal(3, 1).is_ok());
+        assert!(check.clone().on_refusal(3, 1).is_err(), "nobody has asked again");
+        check.on_repeated(3, 8);
+        assert!(check.clone().on_refusal(3, 1).is_ok() && check.clone().on_refusal(2, 1).is_err());
         (5..8).for_each(|psn| assert_eq!(check.on_answer(psn, 8, None), Ok(true)));
         assert!(check.on_refusal(3, 1).is_err(), "it was answered");
     }
@@ -273,7 +271,7 @@ mod tests {
         let mut check = ResponderCheck::new(0);
         check.expect_message(2);
         check.expect_message(3);
-        (0..3).for_each(|psn| assert_eq!(check.on_received(psn, 1), Arrival::InOrder));
+        (0..3).for_each(|psn| assert_eq!(check.on_received(psn, 1, Receive::Doubtful), Arrival::InOrder));
         assert!(check.on_ack(0, 0).is_ok());
         assert!(check.clone().on_ack(1, 0).is_err());
         assert!(check.on_ack(1, 1).is_ok());

@@ -104,6 +104,7 @@ impl Simulation {
         };
         if used {
             connection.doom = Some(Doom::Rekey { flow: side, before, view: true });
+            connection.flows[side].rekeyed = true;
             self.coverage.note("keys invalidated under traffic", 1);
         }
         self.post_local(number, side, opcode, key, payload, None)
