@@ -220,11 +220,16 @@ impl Adapter {
             let was_enabled = self.engine.is_enabled();
             self.engine.handle_write(self.now_ns, &mut self.link, &access);
             if was_enabled && !self.engine.is_enabled() {
-                self.link.revoke_all(Revocation::Discard);
-                self.releases.clear();
+                self.discard();
             }
         }
         self.note_held();
+    }
+
+    /// Nothing that is in flight arrives any more.
+    fn discard(&mut self) {
+        self.link.revoke_all(Revocation::Discard);
+        self.releases.clear();
     }
 
     fn apply_config(&mut self) {
@@ -262,7 +267,15 @@ impl InProcessDevice for Handle {
 
     fn config_write(&mut self, offset: u16, bytes: &[u8]) -> io::Result<()> {
         let adapter = &mut *self.0.borrow_mut();
-        adapter.config.write(offset.into(), bytes);
+        let effects = adapter.config.write(offset.into(), bytes);
+        if effects.flr {
+            let writes = adapter.combiner.flush();
+            adapter.deliver(BAR_DOORBELLS, &writes);
+            adapter.discard();
+            adapter.engine.handle_reset();
+            adapter.config.function_level_reset();
+            adapter.link.reset_msix();
+        }
         adapter.apply_config();
         Ok(())
     }

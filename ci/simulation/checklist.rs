@@ -28,8 +28,9 @@ pub fn missing(coverage: &Coverage) -> Vec<(usize, u64)> {
 }
 
 /// What happens on the way, beside operations and faults.
-const HAPPENINGS: [&str; 27] = [
+const HAPPENINGS: &[&str] = &[
     "PSN wraps",
+    "adapter resets",
     "cache flushes",
     "consumer records read",
     "context fetches",
@@ -37,6 +38,7 @@ const HAPPENINGS: [&str; 27] = [
     "datagrams with another Q_Key",
     "duplicated frames",
     "frames beyond the queue",
+    "function level resets",
     "held reads",
     "key fetches",
     "keys invalidated under traffic",
@@ -62,7 +64,7 @@ const HAPPENINGS: [&str; 27] = [
 pub fn missing_names(coverage: &Coverage) -> Vec<(&'static str, u64)> {
     let operations = OPERATIONS.iter().map(|operation| operation.name).chain(unreliable::OPERATIONS);
     let faults = FAULTS.iter().chain(LOCAL_FAULTS).map(|fault| fault.name);
-    let names = operations.chain(faults).chain(HAPPENINGS);
+    let names = operations.chain(faults).chain(HAPPENINGS.iter().copied());
     names.map(|name| (name, coverage.times(name))).filter(|(_, times)| *times < ENOUGH).collect()
 }
 

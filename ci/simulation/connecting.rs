@@ -69,7 +69,7 @@ impl Simulation {
         let late = self.random.one_in(3).then(|| (self.random.index(2), self.now_ns + self.random.between(1, 400_000)));
         let connection = &mut self.connections[number];
         (connection.profile, connection.phase, connection.doom) = (profile, Phase::Running, None);
-        (connection.gone, connection.late, connection.established) = (None, late, [false; 2]);
+        (connection.gone, connection.late, connection.established) = ([false; 2], late, [false; 2]);
         connection.last_receive = [false; 2];
         let selective = connection.selective;
         for (flow, psn) in connection.flows.iter_mut().zip(psns) {
@@ -116,7 +116,7 @@ impl Simulation {
         let connection = &mut self.connections[number];
         let posted = connection.flows[side].outstanding.len() + connection.flows[1 - side].receives.len();
         self.hosts[end.host].counted.unseen_most += posted as u64;
-        connection.gone = Some(side);
+        connection.gone[side] = true;
         connection.flows[side].forget_sends();
         connection.flows[1 - side].forget_receives();
         self.hosts[end.host].counted.receives_most += 1;

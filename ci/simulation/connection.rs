@@ -149,7 +149,8 @@ impl Flow {
         (self.failed, self.receive_failed, self.flushed, self.wanted) = (false, false, false, None);
         (self.unread, self.rekeyed) = (Unread::default(), false);
         self.answered.clear();
-        self.requester = RequesterCheck::new(psn, window, profile.timeout_ns(), profile.retry_cnt.into()).lagging(lag_ns);
+        self.requester =
+            RequesterCheck::new(psn, window, profile.timeout_ns(), profile.retry_cnt.into()).lagging(lag_ns);
         self.responder = ResponderCheck::new(psn);
         if selective {
             self.requester = self.requester.clone().selective();
@@ -283,8 +284,8 @@ pub struct Connection {
     pub flows: [Flow; 2],
     pub phase: Phase,
     pub doom: Option<Doom>,
-    /// The side that went to RESET and told nobody.
-    pub gone: Option<usize>,
+    /// Sides that went to RESET and told nobody.
+    pub gone: [bool; 2],
     /// The side that stays in RTR for a while, and until when.
     pub late: Option<(usize, u64)>,
     /// Sides whose driver has heard that the peer is there.
@@ -304,7 +305,7 @@ impl Connection {
     /// One side waits for nothing any more: its queue pair failed, by a request or by a receive, or was reset.
     pub fn has_given_up(&self, side: usize) -> bool {
         let flow = &self.flows[side];
-        flow.failed || flow.flushed || self.flows[1 - side].receive_failed || self.gone == Some(side) || !self.runs()
+        flow.failed || flow.flushed || self.flows[1 - side].receive_failed || self.gone[side] || !self.runs()
     }
 
     /// The sends of one side may have run out of retries, or of patience with a receiver, by now.
@@ -315,7 +316,7 @@ impl Connection {
 
     /// In the error state it has nothing of a shared receive queue any more.
     pub fn has_let_go(&self, side: usize) -> bool {
-        self.ends[side].shared.is_none() || self.last_receive[side] || self.gone == Some(side)
+        self.ends[side].shared.is_none() || self.last_receive[side] || self.gone[side]
     }
 
     /// Anything may have become of its messages.

@@ -41,6 +41,12 @@ impl Simulation {
                     }
                     return Ok(true);
                 }
+                let reset = matches!(connection.doom, Some(Doom::Reset));
+                if reset && connection.flows.iter().all(|flow| flow.outstanding.is_empty()) {
+                    // Nobody waits for anything that could tell of it.
+                    self.end_connection(number)?;
+                    return Ok(true);
+                }
                 let failed = connection.flows.iter().any(|flow| flow.failed || flow.receive_failed);
                 self.forgive(number);
                 // The one that must fail gets its time to.
@@ -128,10 +134,10 @@ impl Simulation {
         Ok(true)
     }
 
-    fn end_connection(&mut self, number: usize) -> Checked {
+    pub(crate) fn end_connection(&mut self, number: usize) -> Checked {
         let Connection { ends, gone, .. } = self.connections[number];
         for side in [0, 1] {
-            if gone != Some(side) {
+            if !gone[side] {
                 self.modify(ends[side], QP_STATE_ERR)?;
             }
         }

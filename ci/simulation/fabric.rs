@@ -31,7 +31,7 @@ impl Simulation {
                 let eqn = Some(Device::ASYNC_EQN);
                 let cqn =
                     host.device.create_completion_queue(CqSpec { cqn: None, log_entries, eqn, doorbell_page: 1 })?;
-                host.queues.push(Queue { cqn, armed: None, due: false });
+                host.queues.push(Queue { cqn, log_entries, armed: None, due: false });
             }
         }
         self.build_shared()?;
@@ -49,7 +49,7 @@ impl Simulation {
                 flows,
                 phase,
                 doom: None,
-                gone: None,
+                gone: [false; 2],
                 late: None,
                 established: [false; 2],
                 last_receive: [false; 2],
@@ -75,12 +75,20 @@ impl Simulation {
         let shared = self.choose_shared(number, false);
         let host = &self.hosts[number];
         let (send_cq, receive_cq) = (host.queues[choice[0]].cqn, host.queues[choice[1]].cqn);
+        let mut end = End { host: number, qpn: Qpn(0), send_cq, receive_cq, shared };
+        let spec = QpSpec { qpn: None, ..self.spec_of(end, selective) };
+        end.qpn = self.create_pair(number, spec, shared)?;
+        Ok(end)
+    }
+
+    /// The queue pair of one end.
+    pub(crate) fn spec_of(&self, end: End, selective: bool) -> QpSpec {
         let limit = self.plan.log_cqes_per_qp;
-        let spec = QpSpec {
-            qpn: None,
-            pd: host.pd,
-            send_cq,
-            receive_cq,
+        QpSpec {
+            qpn: Some(end.qpn.0),
+            pd: self.hosts[end.host].pd,
+            send_cq: end.send_cq,
+            receive_cq: end.receive_cq,
             log_send_slots: limit + 2,
             log_receive_entries: limit,
             log_receive_stride: 2,
@@ -90,9 +98,7 @@ impl Simulation {
             privileged: true,
             selective,
             qp_type: rnic_abi::command::QP_TYPE_RC,
-        };
-        let qpn = self.create_pair(number, spec, shared)?;
-        Ok(End { host: number, qpn, send_cq, receive_cq, shared })
+        }
     }
 
     fn build_flow(&mut self, sender: usize, receiver: usize) -> Result<Flow> {

@@ -25,12 +25,14 @@ pub struct Region {
     pub buffer: DmaBuffer,
     pub memory: MemoryRegion,
     pub layout: MrLayout,
+    access: u32,
 }
 
 /// A completion queue and what is known of its event.
 #[derive(Clone, Copy, Debug)]
 pub struct Queue {
     pub cqn: Cqn,
+    pub log_entries: u8,
     /// Solicited only, or any.
     pub armed: Option<bool>,
     /// An entry came since the arm that must raise the event.
@@ -93,6 +95,11 @@ pub fn gid_of(host: usize, ipv6: bool) -> [u8; 16] {
     }
 }
 
+/// The VLAN of all of them, if they are in one.
+pub fn vlan_of(plan: &Plan) -> Option<u16> {
+    plan.vlan.then_some(VLAN_ID)
+}
+
 impl Host {
     pub fn open(number: usize, plan: &Plan, switch: &Switch, memory_bytes: u64, random: &mut Random) -> Result<Self> {
         let mac = [2, 0, 0, 0, 1, number as u8 + 1];
@@ -108,7 +115,7 @@ impl Host {
         let options = OpenOptions { vectors: 0, log_async_eq_entries: 8, ..OpenOptions::default() };
         let mut device = Device::open(Box::new(backing), options)?;
         let gid = gid_of(number, plan.ipv6);
-        device.set_gid(0, gid, mac, plan.vlan.then_some(VLAN_ID))?;
+        device.set_gid(0, gid, mac, vlan_of(plan))?;
         let (pd, other_pd) = (device.allocate_pd()?, device.allocate_pd()?);
         let mut guards = Vec::new();
         let source =
@@ -128,10 +135,34 @@ impl Host {
 
     /// Takes the region's key away and makes another for the same memory.
     pub fn rekey(&mut self, region: Region) -> Result<Region> {
-        let Region { buffer, memory, layout } = region;
+        let Region { buffer, memory, layout, access } = region;
         self.device.deregister_memory(memory)?;
-        let memory = self.device.register_memory(self.pd, RegionSpec::of_buffer(buffer, WORKED_ON, layout))?;
-        Ok(Region { buffer, memory, layout })
+        let memory = self.device.register_memory(self.pd, RegionSpec::of_buffer(buffer, access, layout))?;
+        Ok(Region { buffer, memory, layout, access })
+    }
+
+    /// The adapter begins anew: its address, its domains, its completion queues and the host's own regions.
+    pub fn restart(&mut self, vlan: Option<u16>) -> Result<()> {
+        self.device.restart()?;
+        self.device.set_gid(0, self.gid, self.mac, vlan)?;
+        (self.pd, self.other_pd) = (self.device.allocate_pd()?, self.device.allocate_pd()?);
+        for region in [&mut self.source, &mut self.shut] {
+            renew(&mut self.device, self.pd, region)?;
+        }
+        renew(&mut self.device, self.other_pd, &mut self.foreign)?;
+        for queue in &mut self.queues {
+            let Queue { cqn, log_entries, .. } = *queue;
+            let eqn = Some(Device::ASYNC_EQN);
+            let spec = CqSpec { cqn: Some(cqn.0), log_entries, eqn, doorbell_page: 1 };
+            self.device.create_completion_queue(spec)?;
+            (queue.armed, queue.due) = (None, false);
+        }
+        Ok(())
+    }
+
+    /// A region of before the adapter began anew gets another key.
+    pub fn renew(&mut self, region: &mut Region) -> Result<()> {
+        renew(&mut self.device, self.pd, region)
     }
 
     pub fn read(&mut self, iova: u64, bytes: &mut [u8]) -> Result<()> {
@@ -151,6 +182,12 @@ impl Host {
     }
 }
 
+fn renew(device: &mut Device, pd: Pdn, region: &mut Region) -> Result<()> {
+    let memory = device.register_memory(pd, RegionSpec::of_buffer(region.buffer, region.access, region.layout))?;
+    device.forget_memory(std::mem::replace(&mut region.memory, memory));
+    Ok(())
+}
+
 fn region(
     device: &mut Device,
     pd: Pdn,
@@ -164,5 +201,5 @@ fn region(
     device.backing().copy_in(guard.iova, &[CANARY; GUARD_BYTES as usize])?;
     guards.push(guard);
     let memory = device.register_memory(pd, RegionSpec::of_buffer(buffer, access, layout))?;
-    Ok(Region { buffer, memory, layout })
+    Ok(Region { buffer, memory, layout, access })
 }

@@ -31,6 +31,7 @@ mod polling;
 mod program;
 pub mod random;
 mod receives;
+mod resets;
 pub mod run;
 mod sends;
 pub mod shared;

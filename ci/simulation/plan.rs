@@ -133,7 +133,7 @@ impl Plan {
             resets: random.pick(&[0, 200, 1000]),
             rekeys: random.pick(&[0, 1000, 5000]),
             flushes: random.pick(&[0, 0, 300, 3000]),
-            adapter_resets: random.pick(&[0, 0, 0, 30]),
+            adapter_resets: random.pick(&[0, 0, 60, 400]),
             signaled: random.pick(&[1_000_000, 500_000, 100_000]),
             inlined: random.pick(&[0, 200_000]),
             armed_one_in: random.pick(&[1, 3, 1_000_000]),

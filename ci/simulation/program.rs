@@ -30,7 +30,7 @@ impl Simulation {
         let in_error = connection.phase == Phase::Ending;
         let healed = self.healed_ns.is_some();
         let late = connection.late.is_some_and(|(late, _)| late == side);
-        if late || connection.gone == Some(side) || !(in_error || connection.runs()) {
+        if late || connection.gone[side] || !(in_error || connection.runs()) {
             return Ok(false);
         }
         let flow = &connection.flows[side];

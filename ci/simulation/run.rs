@@ -185,6 +185,7 @@ impl Simulation {
         moved |= self.post_shared()?;
         moved |= self.post_unreliable()?;
         moved |= self.poll_some(!moved)?;
+        moved |= self.reset_some()?;
         moved |= self.keep_connections()?;
         moved |= self.keep_lines()?;
         self.quiet_turns = if moved { 0 } else { self.quiet_turns + 1 };

@@ -72,6 +72,22 @@ impl Simulation {
         Ok(())
     }
 
+    /// Those of a host whose adapter has begun anew: what was posted is forgotten.
+    pub(crate) fn renew_shared(&mut self, host: usize) -> Result<()> {
+        let log_slots = self.plan.log_cqes_per_qp;
+        for queue in self.shared.iter_mut().filter(|queue| queue.host == host) {
+            let opened = &mut self.hosts[host];
+            opened.renew(&mut queue.arena)?;
+            let (srqn, pd, doorbell_page) = (Some(queue.srqn.0), opened.pd, 1);
+            let spec = SrqSpec { srqn, pd, log_slots, log_stride: 2, limit: 0, doorbell_page };
+            opened.device.create_shared_receive_queue(spec)?;
+            opened.counted.unseen_most += queue.posted.len() as u64;
+            queue.free.extend(std::mem::take(&mut queue.posted).into_values());
+            queue.limit = None;
+        }
+        Ok(())
+    }
+
     /// A queue pair of this host may use one of them. Those that keep receives leave some to the others.
     pub(crate) fn choose_shared(&mut self, host: usize, keeps: bool) -> Option<usize> {
         let leaves = |queue: &SharedQueue| !keeps || queue.keepers < queue.slots / 2;

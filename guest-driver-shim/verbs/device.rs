@@ -120,14 +120,45 @@ impl Device {
             line_turn: BTreeMap::new(),
             options,
         };
-        device.set_tables()?;
-        let vector = (vectors > 0).then_some(0);
-        device.create_event_queue(Some(ASYNC_EQN), vector, options.log_async_eq_entries)?;
+        device.begin()?;
         Ok(device)
     }
 
     /// Disables the device, which resets it, and gives the backing back.
     pub fn close(mut self) -> Result<Box<dyn Backing>> {
+        self.abandon()?;
+        self.commands.release(self.backing.as_mut());
+        Ok(self.backing)
+    }
+
+    /// Begins anew, as after a reset of the function: the device is reset, everything that was created is gone and every
+    /// number free again. Regions and keys of before are of no use; [`Device::forget_memory`] takes what a region held.
+    pub fn restart(&mut self) -> Result<()> {
+        self.abandon()?;
+        let numbers =
+            [&mut self.qpns, &mut self.cqns, &mut self.srqns, &mut self.eqns, &mut self.key_indices, &mut self.pdns];
+        numbers.into_iter().for_each(Numbers::free_all);
+        self.line_turn.clear();
+        self.srq_table_is_set = false;
+        let (slots, limit) = (self.options.log_command_slots, self.options.command_limit);
+        let commands = CommandQueue::create(self.backing.as_mut(), slots, limit)?;
+        std::mem::replace(&mut self.commands, commands).release(self.backing.as_mut());
+        set_enabled(self.backing.as_mut(), true, limit)?;
+        if self.vectors > 0 {
+            self.backing.enable_vectors(self.vectors)?;
+        }
+        self.begin()
+    }
+
+    /// What every open device has: its tables, and the event queue of asynchronous events.
+    fn begin(&mut self) -> Result<()> {
+        self.set_tables()?;
+        let vector = (self.vectors > 0).then_some(0);
+        self.create_event_queue(Some(ASYNC_EQN), vector, self.options.log_async_eq_entries).map(drop)
+    }
+
+    /// Disables the device and gives back all memory that it was told of, but for the command ring.
+    fn abandon(&mut self) -> Result<()> {
         set_enabled(self.backing.as_mut(), false, self.options.command_limit)?;
         let queues = self.queue_pairs.drain().flat_map(|(_, qp)| qp.into_buffers());
         let queues = queues.chain(self.completion_queues.drain().flat_map(|(_, cq)| cq.into_buffers()));
@@ -137,8 +168,7 @@ impl Device {
         for buffer in queues.chain(event_queues.into_values().map(|eq| eq.ring)).chain(self.tables.drain(..)) {
             self.backing.release(buffer);
         }
-        self.commands.release(self.backing.as_mut());
-        Ok(self.backing)
+        Ok(())
     }
 
     /// What QUERY_DEVICE answered when the device was opened.

@@ -146,8 +146,13 @@ impl Device {
     pub fn deregister_memory(&mut self, region: MemoryRegion) -> Result<()> {
         self.command_on_object(CommandOpcode::DEREGISTER_KEY, region.key)?;
         self.key_indices.give(region.key >> 8);
-        region.lists.into_iter().for_each(|list| self.backing.release(list));
+        self.forget_memory(region);
         Ok(())
+    }
+
+    /// The lists of a region that the device does not know any more, since its reset.
+    pub fn forget_memory(&mut self, region: MemoryRegion) {
+        region.lists.into_iter().for_each(|list| self.backing.release(list));
     }
 }
 

@@ -41,6 +41,12 @@ impl Numbers {
         }
     }
 
+    /// Everything that had a number is gone.
+    pub fn free_all(&mut self) {
+        self.used.clear();
+        self.lowest = self.first;
+    }
+
     pub fn give(&mut self, number: u32) {
         if self.used.remove(&number) && number >= self.first {
             self.lowest = self.lowest.min(number);

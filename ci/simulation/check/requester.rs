@@ -279,7 +279,6 @@ impl RequesterCheck {
     pub fn may_have_lost_patience(&self, rnr_retry: u8) -> bool {
         rnr_retry < 7 && self.points.iter().any(|point| point.unready > rnr_retry.into())
     }
-
 }
 
 #[cfg(test)]

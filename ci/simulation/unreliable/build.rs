@@ -64,24 +64,11 @@ impl Simulation {
         let bytes = u64::from(self.plan.reach_bytes) + (16 << 10);
         let layouts = [MrLayout::Contiguous, MrLayout::List, MrLayout::TwoLevel];
         let layout = self.random.pick(&layouts);
-        let limit = self.plan.log_cqes_per_qp;
         let shared = self.choose_shared(host, true);
         let opened = &mut self.hosts[host];
         let (send_cq, receive_cq) = (opened.queues[queues[0]].cqn, opened.queues[queues[1]].cqn);
-        let spec = QpSpec {
-            qpn: None,
-            pd: opened.pd,
-            send_cq,
-            receive_cq,
-            log_send_slots: limit + 2,
-            log_receive_entries: limit,
-            log_receive_stride: 2,
-            doorbell_page: 1,
-            signal_all: false,
-            privileged: false,
-            selective: false,
-            qp_type: if service == Service::Uc { QP_TYPE_UC } else { QP_TYPE_UD },
-        };
+        let pd = opened.pd;
+        let spec = self.station_spec(service, None, pd, [send_cq, receive_cq]);
         let qpn = self.create_pair(host, spec, shared)?;
         let opened = &mut self.hosts[host];
         let arena = opened.open_region(bytes, layout)?;
@@ -108,6 +95,7 @@ impl Simulation {
             history: VecDeque::new(),
             stopped: false,
             unread: Unread::default(),
+            gone: false,
             receives: VecDeque::new(),
             next_receive: 0,
             receive_bytes: 0,
@@ -122,6 +110,25 @@ impl Simulation {
             begun_certain: false,
             dry: self.random.one_in(self.plan.dry_one_in),
         })
+    }
+
+    /// The queue pair of a station.
+    pub(crate) fn station_spec(&self, service: Service, qpn: Option<u32>, pd: Pdn, queues: [Cqn; 2]) -> QpSpec {
+        let limit = self.plan.log_cqes_per_qp;
+        QpSpec {
+            qpn,
+            pd,
+            send_cq: queues[0],
+            receive_cq: queues[1],
+            log_send_slots: limit + 2,
+            log_receive_entries: limit,
+            log_receive_stride: 2,
+            doorbell_page: 1,
+            signal_all: false,
+            privileged: false,
+            selective: false,
+            qp_type: if service == Service::Uc { QP_TYPE_UC } else { QP_TYPE_UD },
+        }
     }
 
     /// RESET to RTS, with new numbers.
@@ -184,7 +191,7 @@ impl Station {
     fn begin(&mut self, psn: u32, their_psn: u32, receive_bytes: u32) {
         (self.next_psn, self.leaving, self.next_number, self.next_receive) = (psn, psn, 0, 0);
         (self.unsignaled, self.stopped, self.receive_bytes) = (0, false, receive_bytes);
-        (self.last_receive, self.unread) = (false, Unread::default());
+        (self.last_receive, self.gone, self.unread) = (false, false, Unread::default());
         self.row = Row::new(their_psn);
         self.outstanding.clear();
         self.history.clear();

@@ -37,7 +37,7 @@ impl Simulation {
                 let stations = &self.unreliable.lines[number].stations;
                 let idle = |at: &usize| {
                     let station = &self.unreliable.stations[*at];
-                    let let_go = station.shared.is_none() || station.last_receive;
+                    let let_go = station.shared.is_none() || station.last_receive || station.gone;
                     station.outstanding.is_empty() && station.receives.is_empty() && let_go
                 };
                 if !stations.iter().all(idle) {
@@ -85,7 +85,9 @@ impl Simulation {
     fn end_line(&mut self, number: usize) -> Checked {
         self.coverage.note("resets of unreliable queue pairs", 1);
         for station in self.unreliable.lines[number].stations.clone() {
-            self.set_state(station, QP_STATE_ERR)?;
+            if !self.unreliable.stations[station].gone {
+                self.set_state(station, QP_STATE_ERR)?;
+            }
             // What is on its way may be delivered yet, or never.
             let station = &mut self.unreliable.stations[station];
             station.candidates.iter_mut().for_each(|candidate| candidate.certain = false);

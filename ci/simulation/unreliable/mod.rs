@@ -86,6 +86,8 @@ pub struct Station {
     /// A send has failed: the send queue stands still.
     pub stopped: bool,
     pub unread: Unread,
+    /// Its adapter has begun anew: it is in RESET.
+    pub gone: bool,
     pub receives: VecDeque<Posted>,
     pub next_receive: u64,
     pub receive_bytes: u32,
@@ -161,6 +163,15 @@ impl Station {
         self.receives.pop_front();
         self.places.free();
         Ok(posted)
+    }
+
+    /// Nothing that was posted completes any more, and nothing is waited for.
+    pub fn lose(&mut self) {
+        (self.gone, self.stopped) = (true, false);
+        self.outstanding.clear();
+        self.receives.clear();
+        self.places.clear();
+        self.candidates.clear();
     }
 
     pub fn remember(&mut self, parcel: &Rc<Parcel>) {

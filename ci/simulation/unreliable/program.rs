@@ -42,7 +42,7 @@ impl Simulation {
         let free = (1usize << self.plan.log_cqes_per_qp).saturating_sub(station.receives.len());
         let seldom = ending || station.dry || self.healed_ns.is_some();
         let unwanted = seldom && !self.random.one_in(20);
-        if unwanted || station.shared.is_some() || !(ending || self.unreliable.runs(number)) {
+        if unwanted || station.gone || station.shared.is_some() || !(ending || self.unreliable.runs(number)) {
             return Ok(false);
         }
         let mut posted = false;
@@ -75,6 +75,9 @@ impl Simulation {
     }
 
     fn post_station_sends(&mut self, number: usize) -> Checked<bool> {
+        if self.unreliable.stations[number].gone {
+            return Ok(false);
+        }
         let (ending, running) = (self.unreliable.line_of(number).phase == Phase::Ending, self.unreliable.runs(number));
         let station = &self.unreliable.stations[number];
         let free = (1usize << self.plan.log_cqes_per_qp).saturating_sub(station.outstanding.len());

@@ -81,6 +81,15 @@ impl View {
         self.state == State::Open && fits
     }
 
+    /// Its adapter has begun anew: there is no key any more.
+    pub fn lose(&mut self, device: &mut Device) {
+        self.key = None;
+        if let Some(registration) = self.registration.take() {
+            device.release_registration(registration);
+        }
+        self.state = State::Closed;
+    }
+
     /// The key of before, while there is none.
     pub fn stale_key(&self) -> Option<u32> {
         self.key.as_ref().filter(|key| self.state == State::Closed && key.key & 0xff != 0).map(|key| key.key)
@@ -147,7 +156,7 @@ impl Simulation {
         let Some(view) = &flow.view else { return Ok(false) };
         let late = connection.late.is_some_and(|(late, _)| late == owner);
         let full = connection.flows[owner].outstanding.len() >= self.limit();
-        if self.healed_ns.is_some() || connection.doom.is_some() || connection.gone.is_some() || late || full {
+        if self.healed_ns.is_some() || connection.doom.is_some() || connection.gone != [false; 2] || late || full {
             return Ok(false);
         }
         match view.state {

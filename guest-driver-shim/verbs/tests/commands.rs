@@ -96,6 +96,25 @@ fn closing_returns_all_memory() {
 }
 
 #[test]
+fn a_restart_begins_with_free_numbers_and_all_memory() {
+    let (mut device, state) = device();
+    let buffer = device.backing().allocate(600 * 4096, 4096).unwrap();
+    let spec = CqSpec { cqn: Some(3), log_entries: 10, eqn: None, doorbell_page: 1 };
+    for _ in 0..1000 {
+        let pd = device.allocate_pd().unwrap();
+        let spec_of_region = RegionSpec::of_buffer(buffer, ACCESS_LOCAL_WRITE, MrLayout::TwoLevel);
+        let region = device.register_memory(pd, spec_of_region).unwrap();
+        assert_eq!(device.create_completion_queue(spec).unwrap(), Cqn(3));
+        state.borrow_mut().commands.clear();
+        device.restart().unwrap();
+        device.forget_memory(region);
+        let opcodes: Vec<_> = state.borrow().commands.iter().map(|(opcode, _)| *opcode).collect();
+        assert!(opcodes.contains(&CommandOpcode::SET_TABLE) && opcodes.ends_with(&[CommandOpcode::CREATE_EQ]));
+        assert!(matches!(device.resize_completion_queue(Cqn(3), 4), Err(VerbsError::Missing { .. })));
+    }
+}
+
+#[test]
 fn regions_are_described_as_run_list_and_list_of_lists() {
     let (mut device, state) = device();
     let pd = device.allocate_pd().unwrap();
