@@ -48,6 +48,9 @@ impl Engine {
             if !matches!(syndrome, Syndrome::Reserved(_)) {
                 self.advance(host, qpn, context, awaited, msn);
                 self.passed_over(host, qpn, context, awaited);
+                if whole {
+                    self.keep_acknowledgement(qpn, next, msn);
+                }
             }
             return;
         }

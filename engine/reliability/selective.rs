@@ -31,6 +31,8 @@ pub(crate) struct Selective {
     pub told: Psn,
     /// Missing packets that the peer is still to be told of.
     pub gaps: VecDeque<Psn>,
+    /// Sender: everything before this PSN is acknowledged but for responses that are missing, and the MSN that said so.
+    pub acknowledged: Option<(Psn, Msn)>,
 }
 
 /// A packet that has come early.
@@ -57,6 +59,15 @@ impl Selective {
     pub fn begin_with(&mut self, psn: Psn) -> Psn {
         self.insert(psn);
         self.again.front().copied().unwrap_or(psn)
+    }
+
+    /// A gap that the peer is to be told of. There are never more than `most`: the oldest have been closed meanwhile, or are
+    /// found by the peer's timer.
+    pub fn queue_gap(&mut self, psn: Psn, most: usize) {
+        if self.gaps.len() >= most {
+            self.gaps.pop_front();
+        }
+        self.gaps.push_back(psn);
     }
 
     /// The place of a packet among those that are kept; `Ok` when it is there.
@@ -90,6 +101,26 @@ impl Engine {
             self.start_retry_timer(host, qpn, context);
         }
         self.miss(qpn, context, psn);
+    }
+
+    /// An acknowledgement of everything before `next` has passed over a response that is missing. Only that is asked for
+    /// again: the rest is not acknowledged anew, so that it counts when the response has come.
+    pub(crate) fn keep_acknowledgement(&mut self, qpn: Qpn, next: Psn, msn: Msn) {
+        let Some(selective) = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.selective.as_mut()) else { return };
+        if selective.acknowledged.is_none_or(|(kept, _)| next.is_after(kept)) {
+            selective.acknowledged = Some((next, msn));
+        }
+    }
+
+    /// A response has come: what was acknowledged behind it counts, as far as to the next one that is missing.
+    pub(crate) fn advance_to_kept(&mut self, host: &mut Host, qpn: Qpn, context: &mut QpContext) {
+        let kept = self.queue_pairs.get_mut(qpn).and_then(|qp| qp.selective.as_mut()?.acknowledged.take());
+        let Some((next, msn)) = kept.filter(|(next, _)| next.is_after(context.requester.unacked_psn)) else { return };
+        let awaited = self.awaited_psn(qpn, context).filter(|awaited| next.is_after(*awaited));
+        if awaited.is_some() {
+            self.keep_acknowledgement(qpn, next, msn);
+        }
+        self.advance(host, qpn, context, awaited.unwrap_or(next), msn);
     }
 
     /// The peer misses this packet and has others behind it.

@@ -65,11 +65,7 @@ impl Engine {
             selective.told = match selective.find(psn) {
                 Ok(at) => psn.add(selective.ahead[at].packets),
                 Err(_) => {
-                    if selective.gaps.len() >= most {
-                        // The oldest have been closed, or are found by the peer's timer.
-                        selective.gaps.pop_front();
-                    }
-                    selective.gaps.push_back(psn);
+                    selective.queue_gap(psn, most);
                     told += 1;
                     psn.next()
                 }

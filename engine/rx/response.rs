@@ -110,6 +110,7 @@ impl Engine {
             context.requester.message_count
         };
         self.advance(host, qpn, context, psn.next(), msn);
+        self.advance_to_kept(host, qpn, context);
         Ok(())
     }
 

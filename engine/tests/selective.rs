@@ -302,3 +302,18 @@ fn a_repetition_asks_for_its_acknowledgement() {
     assert_eq!(fabric.a.completions().iter().map(|done| done.3).collect::<Vec<_>>(), [0, 0]);
     assert!(timeouts(&fabric) <= 4, "{} timeouts for four packets", timeouts(&fabric));
 }
+
+/// What comes behind a response that is missing says so at once, as without the option.
+#[test]
+fn a_lost_response_is_asked_for_again_when_something_passes_over_it() {
+    for lost in [0, 2, 3] {
+        let mut fabric = fabric();
+        lose(&mut fabric, 'b', &[lost]);
+        fabric.a.send(&Request::new(WorkOpcode::READ, 4 * 256));
+        fabric.a.send(&Request::new(WorkOpcode::WRITE, 256));
+        fabric.run();
+        assert_eq!(fabric.a.completions().len(), 2, "response {lost} was lost");
+        let requests = fabric.sent_by('a').len();
+        assert_eq!((timeouts(&fabric), requests), (0, 3), "response {lost}: the request goes again, and nothing else");
+    }
+}

@@ -71,6 +71,8 @@ pub struct RequesterCheck {
     questions: VecDeque<(u32, u32)>,
     /// Of a sender that retransmits selectively.
     resends: Option<Resends>,
+    /// With those: the newest packet that an acknowledgement has named, and with it everything before.
+    acknowledged: Option<u32>,
 }
 
 impl RequesterCheck {
@@ -86,6 +88,7 @@ impl RequesterCheck {
             next: psn,
             questions: VecDeque::new(),
             resends: None,
+            acknowledged: None,
         }
     }
 
@@ -200,6 +203,14 @@ impl RequesterCheck {
 
     /// True when the answer says something new.
     pub fn on_answer(&mut self, psn: u32, answer: Answer, now_ns: u64) -> bool {
+        // Where only what is lost goes again, what an acknowledgement passed over need not be acknowledged anew.
+        if answer == Answer::Ack && self.resends.is_some() && ahead(psn, self.fresh) < 0 {
+            self.acknowledged = Some(self.acknowledged.filter(|kept| ahead(*kept, psn) > 0).unwrap_or(psn));
+        }
+        self.hear(psn, answer, now_ns)
+    }
+
+    fn hear(&mut self, psn: u32, answer: Answer, now_ns: u64) -> bool {
         let mut unacked = if answer == Answer::Ack { step(psn, 1) } else { psn };
         let newest = self.points.back().copied().unwrap_or_default();
         if ahead(psn, newest.psn) < 0 || ahead(psn, self.fresh) >= 0 {
@@ -249,7 +260,7 @@ impl RequesterCheck {
         if ahead(psn, *missing) != 0 {
             // Of a later one: as an acknowledgement that passes over what is missing.
             return ahead(psn, *missing) > 0 && ahead(psn, self.fresh) < 0 && {
-                self.on_answer(psn, Answer::Ack, now_ns);
+                self.hear(psn, Answer::Ack, now_ns);
                 false
             };
         }
@@ -257,7 +268,12 @@ impl RequesterCheck {
         if *missing == *end {
             self.questions.pop_front();
         }
-        self.on_answer(psn, Answer::Ack, now_ns);
+        self.hear(psn, Answer::Ack, now_ns);
+        if let Some(kept) = self.acknowledged.filter(|kept| ahead(*kept, psn) > 0) {
+            let missing = self.questions.front().map(|(missing, _)| *missing);
+            let missing = missing.filter(|missing| ahead(kept, *missing) >= 0);
+            self.hear(missing.map_or(kept, |missing| step(missing, 0xff_ffff)), Answer::Ack, now_ns);
+        }
         true
     }
 
