@@ -218,13 +218,14 @@ impl Simulation {
             self.coverage.note("corrupted frames", 1);
             return Ok(!rnic_wire::is_roce(frame.bytes()));
         }
-        if packet.dest != self.hosts[host].gid {
+        if packet.dest != self.hosts[host].gid && self.group_of(&packet).is_none() {
             return Ok(true);
         }
         let aeth = packet.aeth.map_or(0, |(syndrome, msn)| u64::from(syndrome) << 32 | u64::from(msn));
         self.enter("gets", host, [packet.opcode.into(), packet.dest_qp.into(), packet.psn.into(), aeth]);
         if packet.is_unreliable() {
-            return self.parcel_arrives(&packet).map(|()| true);
+            self.parcel_arrives(host, &packet);
+            return Ok(true);
         }
         let Some((number, to)) = self.place_of(&packet) else { return Ok(true) };
         let now_ns = self.now_ns;

@@ -14,6 +14,8 @@ pub struct Plan {
     /// Connections and queue pairs that acknowledge nothing.
     pub unreliable_connections: usize,
     pub datagram_stations: usize,
+    /// Multicast groups that datagram queue pairs join and leave.
+    pub groups: usize,
     /// Of each host.
     pub shared_queues: usize,
     /// Windows and fast regions are used.
@@ -142,6 +144,7 @@ impl Plan {
             shared_queues: random.pick(&[0, 0, 1, 2]),
             views: random.one_in(2),
             selective_one_in: random.pick(&[1, 3, 1_000_000, 1_000_000]),
+            groups: random.pick(&[0, 1, 3]),
         };
         if plan.memory.faults > 0 {
             // An index ring that is not read ends its queue for good.

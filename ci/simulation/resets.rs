@@ -86,6 +86,7 @@ impl Simulation {
             counted.unseen_most += (station.outstanding.len() + station.receives.len()) as u64;
             counted.receives_most += 2;
             station.lose();
+            self.unreliable.groups.iter_mut().for_each(|group| group.members.retain(|member| *member != number));
             self.unreliable.lines[station.line].excused = true;
         }
     }

@@ -4,6 +4,7 @@
 /// A RoCEv2 packet with right lengths: RC, UC and UD with their extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
+    pub dest_mac: [u8; 6],
     pub source: [u8; 16],
     pub dest: [u8; 16],
     pub source_port: u16,
@@ -80,6 +81,7 @@ impl<'a> Packet<'a> {
         }
         let datagram = ip.get(..udp_at + length)?;
         let mut packet = Self {
+            dest_mac: frame.get(..6)?.try_into().ok()?,
             source,
             dest,
             source_port: be16(ip, udp_at)?,

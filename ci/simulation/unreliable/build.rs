@@ -1,6 +1,6 @@
 //! How stations are made, set up and begun anew.
 
-use super::{Line, Service, Station, Unreliable, qkey_of};
+use super::{Line, QKEY, Service, Station, Unreliable};
 use crate::check::row::Row;
 use crate::connection::Phase;
 use crate::message::Places;
@@ -57,6 +57,7 @@ impl Simulation {
             self.unreliable.lines.push(Line { stations, phase, mtu: 0, excused: false });
             self.set_up_line(line)?;
         }
+        self.build_groups();
         Ok(())
     }
 
@@ -155,7 +156,7 @@ impl Simulation {
                 Service::Uc => self.connect_station(*station, psns[at], their_psn, mtu)?,
                 Service::Ud => {
                     let Station { host, qpn, .. } = self.unreliable.stations[*station];
-                    for step in datagram_attributes(QP_TYPE_UD, qkey_of(host), psns[at]) {
+                    for step in datagram_attributes(QP_TYPE_UD, QKEY, psns[at]) {
                         self.hosts[host].device.modify_queue_pair(qpn, step)?;
                     }
                 }

@@ -11,7 +11,7 @@ use rnic_shim::verbs::*;
 
 impl Simulation {
     pub(crate) fn keep_lines(&mut self) -> Checked<bool> {
-        let mut any = false;
+        let mut any = self.change_groups()?;
         for line in 0..self.unreliable.lines.len() {
             any |= self.keep_line(line)?;
         }

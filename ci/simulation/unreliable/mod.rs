@@ -6,6 +6,7 @@
 
 mod build;
 mod ending;
+mod groups;
 mod polling;
 mod program;
 mod wire;
@@ -44,7 +45,9 @@ pub enum Mistake {
 #[derive(Debug)]
 pub struct Parcel {
     pub message: Message,
+    /// A station; of a datagram to a group its sender.
     pub to: usize,
+    pub group: Option<usize>,
     pub mistake: Option<Mistake>,
     /// A datagram with another Q_Key than the receiver's.
     pub stranger: bool,
@@ -117,6 +120,13 @@ pub struct Line {
     pub excused: bool,
 }
 
+/// A multicast group, and the stations that listen to it.
+#[derive(Debug)]
+pub struct Group {
+    pub gid: [u8; 16],
+    pub members: Vec<usize>,
+}
+
 /// All of them in a run.
 #[derive(Debug, Default)]
 pub struct Unreliable {
@@ -124,12 +134,12 @@ pub struct Unreliable {
     pub lines: Vec<Line>,
     /// Host and queue pair number: station.
     pub places: BTreeMap<(usize, u32), usize>,
+    pub groups: Vec<Group>,
 }
 
-/// The Q_Key of all datagram queue pairs of a host.
-pub fn qkey_of(host: usize) -> u32 {
-    0x1100_0000 + host as u32
-}
+/// The Q_Key of all datagram queue pairs; and what a datagram has whose sender does not know it.
+pub const QKEY: u32 = 0x1100_0000;
+pub const STRANGE_QKEY: u32 = 0x1100_1000;
 
 impl Unreliable {
     pub fn line_of(&self, station: usize) -> &Line {

@@ -1,6 +1,6 @@
 //! What the stations' drivers post.
 
-use super::{Mistake, Parcel, Service, Station, qkey_of};
+use super::{Mistake, Parcel, QKEY, STRANGE_QKEY, Service, Station};
 use crate::aim::{NO_KEY, inline_bytes, length, pieces};
 use crate::check::packet::step;
 use crate::connection::{Phase, Posted};
@@ -122,7 +122,8 @@ impl Simulation {
     }
 
     fn new_parcel(&mut self, number: usize, last: bool) -> Option<Rc<Parcel>> {
-        let to = self.choose_receiver(number)?;
+        let group = if last { None } else { self.choose_group(number) };
+        let to = if group.is_some() { number } else { self.choose_receiver(number)? };
         let service = self.unreliable.stations[number].service;
         let mistaken = !last && self.healed_ns.is_none() && self.plan.faults > 0 && self.random.one_in(MISTAKES);
         let mistake = mistaken.then(|| self.choose_mistake(service));
@@ -182,7 +183,7 @@ impl Simulation {
             message.at = random.below(target.buffer.length_bytes - u64::from(length) + 1) as u32;
             (message.address, message.rkey) = (target.memory.start() + u64::from(message.at), target.memory.key);
         }
-        let parcel = Rc::new(Parcel { message, to, mistake, stranger });
+        let parcel = Rc::new(Parcel { message, to, group, mistake, stranger });
         self.book(number, &parcel);
         Some(parcel)
     }
@@ -219,6 +220,7 @@ impl Simulation {
         let coverage = &mut self.coverage;
         coverage.note(row_name(station.service, message.operation), 1);
         coverage.note("datagrams with another Q_Key", parcel.stranger.into());
+        coverage.note("multicast datagrams", parcel.group.is_some().into());
         if parcel.mistake.is_some() {
             coverage.note(if station.service == Service::Uc { "UC send that fails" } else { "UD send that fails" }, 1);
         }
@@ -240,10 +242,7 @@ impl Simulation {
                 _ => message.operation.opcode,
             };
             let remote = message.operation.is_remote() || opcode == WorkOpcode::READ;
-            let receiver = &self.unreliable.stations[parcel.to];
-            let qkey = qkey_of(receiver.host) + u32::from(parcel.stranger) * 0x1000;
-            let datagram =
-                Datagram { av: self.address_of(receiver.host), dest_qpn: receiver.qpn.0, qkey, pkey_index: 0 };
+            let datagram = self.destination_of(parcel);
             requests.push(SendRequest {
                 wr_id: message.number,
                 opcode,
@@ -274,6 +273,16 @@ impl Simulation {
         self.note_refusals(host);
         self.posted += parcels.len() as u64;
         Ok(())
+    }
+
+    fn destination_of(&self, parcel: &Parcel) -> Datagram {
+        let receiver = &self.unreliable.stations[parcel.to];
+        let qkey = if parcel.stranger { STRANGE_QKEY } else { QKEY };
+        let (av, dest_qpn) = match parcel.group {
+            Some(group) => self.address_of_group(group),
+            None => (self.address_of(receiver.host), receiver.qpn.0),
+        };
+        Datagram { av, dest_qpn, qkey, pkey_index: 0 }
     }
 
     fn parcel_elements(&self, host: usize, parcel: &Parcel) -> Vec<Sge> {

@@ -1,7 +1,7 @@
 //! Packets of the stations: each leaves once and in its turn; each that arrives is taken or dropped by rule, and nobody
 //! answers.
 
-use super::{Candidate, Parcel, Service, Station, qkey_of};
+use super::{Candidate, Parcel, QKEY, STRANGE_QKEY, Service, Station};
 use crate::check::content;
 use crate::check::packet::{Packet, TRANSPORT, UC, ahead, step};
 use crate::check::row::{Fate, Position};
@@ -22,24 +22,35 @@ fn parcel_of(station: &Station, psn: u32) -> Option<(Rc<Parcel>, u32)> {
 }
 
 impl Simulation {
+    /// The station that sent a packet.
+    fn sender_of(&self, packet: &Packet, to: usize) -> Option<usize> {
+        let host = self.hosts.iter().position(|host| host.gid == packet.source)?;
+        match packet.deth {
+            Some((_, source_qp)) => self.unreliable.places.get(&(host, source_qp)).copied(),
+            None => Some(self.unreliable.stations[to].peer),
+        }
+    }
+
     /// The station that sent a packet, and the one that it is for.
     fn stations_of(&self, packet: &Packet) -> Option<(usize, usize)> {
-        let host_of = |gid: &[u8; 16]| self.hosts.iter().position(|host| host.gid == *gid);
-        let places = &self.unreliable.places;
-        let to = *places.get(&(host_of(&packet.dest)?, packet.dest_qp))?;
-        let from = match packet.deth {
-            Some((_, source_qp)) => *places.get(&(host_of(&packet.source)?, source_qp))?,
-            None => self.unreliable.stations[to].peer,
-        };
+        let host = self.hosts.iter().position(|host| host.gid == packet.dest)?;
+        let to = *self.unreliable.places.get(&(host, packet.dest_qp))?;
+        let from = self.sender_of(packet, to)?;
         let (sender, receiver) = (&self.unreliable.stations[from], &self.unreliable.stations[to]);
         let service = if packet.opcode & TRANSPORT == UC { Service::Uc } else { Service::Ud };
         (sender.service == service && receiver.service == service).then_some((from, to))
     }
 
     pub(crate) fn parcel_leaves(&mut self, host: usize, packet: &Packet) -> Checked {
-        let Some((from, to)) = self.stations_of(packet) else {
-            return Err("nobody has such a queue pair".into());
+        let group = self.group_of(packet);
+        let stations = match group {
+            Some(_) => self.sender_of(packet, 0).map(|from| (from, from)),
+            None => self.stations_of(packet),
         };
+        let Some((from, to)) = stations else { return Err("nobody has such a queue pair".into()) };
+        if let Some(group) = group {
+            self.check_group_address(packet, group)?;
+        }
         let mtu = self.unreliable.line_of(from).mtu;
         let station = &mut self.unreliable.stations[from];
         if station.host != host || packet.source != self.hosts[host].gid {
@@ -48,16 +59,16 @@ impl Simulation {
         if packet.psn != station.leaving {
             return Err(format!("{:#x} is to leave next, and each packet leaves once", station.leaving));
         }
-        let Some((parcel, at)) = parcel_of(station, packet.psn).filter(|(parcel, _)| parcel.to == to) else {
+        let Some((parcel, at)) =
+            parcel_of(station, packet.psn).filter(|(parcel, _)| (parcel.to, parcel.group) == (to, group))
+        else {
             return Err("no message that is posted has this packet".into());
         };
         station.leaving = step(packet.psn, 1);
         let transport = packet.opcode & TRANSPORT;
         content::check_carried(packet, &parcel.message, at, mtu, pool(host), transport)?;
         if let Some((qkey, source)) = packet.deth {
-            let right = (qkey_of(self.unreliable.stations[to].host) + u32::from(parcel.stranger) * 0x1000, {
-                self.unreliable.stations[from].qpn.0
-            });
+            let right = (if parcel.stranger { STRANGE_QKEY } else { QKEY }, self.unreliable.stations[from].qpn.0);
             if (qkey, source) != right {
                 return Err(format!("Q_Key {qkey:#x} and sender {source:#x} are to be {right:x?}"));
             }
@@ -69,16 +80,32 @@ impl Simulation {
     }
 
     /// An intact packet is about to be the receiver's.
-    pub(crate) fn parcel_arrives(&mut self, packet: &Packet) -> Checked {
-        let Some((from, to)) = self.stations_of(packet) else { return Ok(()) };
+    pub(crate) fn parcel_arrives(&mut self, host: usize, packet: &Packet) {
+        match self.group_of(packet) {
+            Some(group) => {
+                let Some(from) = self.sender_of(packet, 0) else { return };
+                for member in self.members_at(group, host) {
+                    self.coverage.note("copies of multicast packets", 1);
+                    self.parcel_reaches(from, member, packet);
+                }
+            }
+            None => {
+                if let Some((from, to)) = self.stations_of(packet) {
+                    self.parcel_reaches(from, to, packet);
+                }
+            }
+        }
+    }
+
+    fn parcel_reaches(&mut self, from: usize, to: usize, packet: &Packet) {
         if !self.unreliable.runs(to) {
             self.coverage.item(109);
-            return Ok(());
+            return;
         }
         if self.unreliable.line_of(to).excused {
             let counted = &mut self.hosts[self.unreliable.stations[to].host].counted;
             (counted.placed_most, counted.receives_most) = (counted.placed_most + 1, counted.receives_most + 2);
-            return Ok(());
+            return;
         }
         let Some((parcel, at)) = parcel_of(&self.unreliable.stations[from], packet.psn) else {
             // It was on its way for so long that both ends were made anew meanwhile: what it does there is not known.
@@ -87,13 +114,12 @@ impl Simulation {
             self.coverage.note("packets of an earlier life", 1);
             let counted = &mut self.hosts[self.unreliable.stations[to].host].counted;
             (counted.placed_most, counted.receives_most) = (counted.placed_most + 1, counted.receives_most + 2);
-            return Ok(());
+            return;
         };
         match packet.deth {
             Some(_) => self.datagram_arrives(from, to, &parcel, packet),
             None => self.piece_arrives(from, to, &parcel, at, packet),
         }
-        Ok(())
     }
 
     /// Nobody else can have taken all that is posted.
@@ -106,10 +132,12 @@ impl Simulation {
     }
 
     fn datagram_arrives(&mut self, from: usize, to: usize, parcel: &Rc<Parcel>, packet: &Packet) {
-        let certain = self.has_spare_receive(to);
+        // A copy that has to wait may find no room, or its queue pair in the group no more.
+        let waits = parcel.group.is_some() && self.plan.memory.hold > 0;
+        let certain = self.has_spare_receive(to) && !waits;
         let station = &mut self.unreliable.stations[to];
         let counted = &mut self.hosts[station.host].counted;
-        if parcel.stranger || parcel.to != to {
+        if parcel.stranger || (parcel.to != to && parcel.group.is_none()) {
             return;
         }
         if parcel.message.length + 40 > station.receive_bytes {
