@@ -4,27 +4,32 @@ use crate::connection::*;
 use crate::message::Message;
 use crate::operations::Family;
 use crate::run::{Checked, Simulation};
+use crate::shared::queue_of;
 use rnic_abi::{CompletionOpcode, CompletionStatus};
 use rnic_shim::verbs::*;
 use std::rc::Rc;
 
 impl Simulation {
     pub(crate) fn judge_receive(&mut self, number: usize, side: usize, completion: &WorkCompletion) -> Checked {
-        let shared = self.connections[number].ends[1 - side].shared;
-        let posted = match shared {
-            Some(queue) => self.take_shared(queue, completion.wr_id)?,
-            None => self.connections[number].flows[side].take_receive(completion.wr_id)?,
+        let connection = &mut self.connections[number];
+        let own = connection.ends[1 - side].shared;
+        let extended = connection.extended;
+        let posted = match (own, extended) {
+            (Some(queue), _) => self.take_shared(queue, completion.wr_id)?,
+            (None, true) => self.take_shared(queue_of(completion.wr_id), completion.wr_id)?,
+            (None, false) => connection.flows[side].take_receive(completion.wr_id)?,
         };
+        let place = if extended { self.next_of(number, side, completion.wr_id) } else { Some(0) };
         let connection = &mut self.connections[number];
         let flow = &mut connection.flows[side];
-        let message = flow.arriving.front().cloned();
+        let message = place.and_then(|place| flow.arriving.get(place).cloned());
         let status = completion.status();
         if status == CompletionStatus::SUCCESS {
             if flow.receive_failed {
                 return Err("an earlier receive has failed".into());
             }
             let Some(message) = message else { return Err("no message is on its way".into()) };
-            flow.arriving.pop_front();
+            place.and_then(|place| flow.arriving.remove(place));
             return self.message_arrives(number, side, posted, &message, completion);
         }
         let expected = message.as_ref().and_then(|message| message.fault).and_then(|fault| fault.receive_status);
@@ -47,6 +52,14 @@ impl Simulation {
         if excused { Ok(()) } else { Err("it has no reason for it".into()) }
     }
 
+    /// Each queue's messages complete in their order, and those of two queues that share a completion queue.
+    fn next_of(&self, number: usize, side: usize, wr_id: u64) -> Option<usize> {
+        let cqn_of = |queue: usize| self.shared.get(queue).and_then(|queue| queue.cqn);
+        let cqn = cqn_of(queue_of(wr_id));
+        let arriving = &self.connections[number].flows[side].arriving;
+        arriving.iter().position(|message| message.queue.and_then(cqn_of) == cqn)
+    }
+
     fn message_arrives(
         &mut self,
         number: usize,
@@ -57,7 +70,10 @@ impl Simulation {
     ) -> Checked {
         let connection = &self.connections[number];
         let (sender, receiver) = (connection.ends[side], connection.ends[1 - side]);
-        let arena = match receiver.shared {
+        if message.queue.is_some_and(|queue| queue != queue_of(completion.wr_id)) {
+            return Err(format!("a receive of queue {}, and it names {:?}", queue_of(completion.wr_id), message.queue));
+        }
+        let arena = match message.queue {
             Some(queue) => self.shared[queue].arena.buffer.iova,
             None => connection.flows[side].arena.buffer.iova,
         };
@@ -78,7 +94,7 @@ impl Simulation {
         let counted = &mut self.hosts[receiver.host].counted;
         counted.receives_least += 1;
         // Of a shared queue its place in the index ring, too.
-        counted.receives_most += 1 + u64::from(receiver.shared.is_some());
+        counted.receives_most += 1 + u64::from(message.queue.is_some());
         if write && message.writes() && message.alone.get() {
             self.check_written(number, side, message)?;
         } else if !write {

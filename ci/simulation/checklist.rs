@@ -49,6 +49,7 @@ const HAPPENINGS: &[&str] = &[
     "keys that were closed",
     "limits of a shared queue",
     "lost frames",
+    "messages of extended connections",
     "messages through a view",
     "multicast datagrams",
     "messages too long for their receive",

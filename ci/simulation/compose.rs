@@ -10,6 +10,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 const INLINE_BYTES: u32 = 224;
+/// Behind the segment that names the queue.
+const EXTENDED_INLINE_BYTES: u32 = 208;
 
 impl Simulation {
     /// What the message after this one shall be: nothing while a fault waits for its turn.
@@ -18,7 +20,7 @@ impl Simulation {
         if connection.doom.is_some() || !connection.runs() || self.healed_ns.is_some() {
             return None;
         }
-        let shared = connection.ends[1 - side].shared.is_some();
+        let shared = connection.shares(1 - side);
         let flow = &mut connection.flows[side];
         if let Some(fault) = flow.wanted {
             // No receive may be left that was meant for another message.
@@ -57,7 +59,8 @@ impl Simulation {
 
     pub(crate) fn new_message(&mut self, number: usize, side: usize, last: bool) -> Option<Rc<Message>> {
         let fault = if last { None } else { self.choose_fault(number, side) };
-        let mut operation = self.choose_operation(fault, last);
+        let extended = self.connections[number].extended;
+        let mut operation = self.choose_operation(fault, last, extended);
         let invalidates =
             if last || fault.is_some() { None } else { self.choose_invalidation(number, side, operation) };
         if invalidates.is_some() {
@@ -70,10 +73,12 @@ impl Simulation {
             let small = matches!(fault.kind, FaultKind::RKeyRight | FaultKind::RKeyPd | FaultKind::LKeyPd);
             length = length.clamp(2, if small { 4096 } else { 64 * mtu });
         }
+        let queue = self.choose_queue(number, side);
         let random = &mut self.random;
         let connection = &mut self.connections[number];
         let sender = connection.ends[side].host;
-        let shared = connection.ends[1 - side].shared.map(|queue| self.shared[queue].entry_bytes);
+        let inline_bytes = if connection.extended { EXTENDED_INLINE_BYTES } else { INLINE_BYTES };
+        let shared = queue.map(|queue| self.shared[queue].entry_bytes);
         if let Some(entry_bytes) = shared.filter(|_| operation.family == Family::Send) {
             length = length.min(entry_bytes);
         }
@@ -121,7 +126,7 @@ impl Simulation {
                 || random.per_million(self.plan.signaled)
                 || flow.unsignaled * 2 >= 1 << self.plan.log_cqes_per_qp,
             solicited: random.one_in(3),
-            inline: length <= INLINE_BYTES
+            inline: length <= inline_bytes
                 && !operation.brings_data()
                 && operation.family != Family::Flush
                 && fault.is_none()
@@ -137,6 +142,7 @@ impl Simulation {
             placed: false,
             alone: Cell::new(!view),
             view,
+            queue,
             invalidates,
         };
         let receiver = &self.hosts[connection.ends[1 - side].host];
@@ -178,13 +184,26 @@ impl Simulation {
         Some(message)
     }
 
-    fn choose_operation(&mut self, fault: Option<&Fault>, last: bool) -> &'static Operation {
+    /// Where the receiver's receive comes from, if it is not its own.
+    fn choose_queue(&mut self, number: usize, side: usize) -> Option<usize> {
+        let connection = &self.connections[number];
+        let receiver = connection.ends[1 - side];
+        if !connection.extended {
+            return receiver.shared;
+        }
+        let queues = self.extended_queues_of(receiver.host);
+        Some(self.random.pick(&queues))
+    }
+
+    fn choose_operation(&mut self, fault: Option<&Fault>, last: bool, extended: bool) -> &'static Operation {
         if last {
             return &OPERATIONS[2];
         }
         loop {
             let operation = &OPERATIONS[self.random.weighted(OPERATIONS.iter().map(|operation| operation.weight))];
-            if fault.is_none_or(|fault| fault.kind.fits(operation.family)) {
+            // They are those of a reliable connection, but for these.
+            let exists = !(extended && matches!(operation.family, Family::AtomicWrite | Family::Flush));
+            if exists && fault.is_none_or(|fault| fault.kind.fits(operation.family)) {
                 return operation;
             }
         }

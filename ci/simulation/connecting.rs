@@ -44,7 +44,7 @@ impl Simulation {
         // Answers wait behind requests that wait for reads.
         let lag_ns = if self.plan.memory.hold > 0 { LAG_NS } else { 0 };
         let psns = [0, 1].map(|_| self.first_psn());
-        let ends = self.connections[number].ends;
+        let Connection { ends, extended, .. } = self.connections[number];
         let access = ACCESS_LOCAL_WRITE
             | ACCESS_REMOTE_WRITE
             | ACCESS_REMOTE_READ
@@ -64,7 +64,7 @@ impl Simulation {
                 min_rnr_timer: profile.min_rnr_timer,
                 av,
             };
-            device.modify_queue_pair(own.qpn, rtr_attributes(rtr))?;
+            device.modify_queue_pair(own.qpn, of_half(side, extended, rtr_attributes(rtr)))?;
         }
         let late = self.random.one_in(3).then(|| (self.random.index(2), self.now_ns + self.random.between(1, 400_000)));
         let connection = &mut self.connections[number];
@@ -86,7 +86,7 @@ impl Simulation {
     }
 
     pub(crate) fn make_ready_to_send(&mut self, number: usize, side: usize) -> Result<()> {
-        let Connection { ends, flows, profile, .. } = &self.connections[number];
+        let Connection { ends, flows, profile, extended, .. } = &self.connections[number];
         let rts = RtsAttributes {
             sq_psn: flows[side].next_psn,
             timeout: profile.timeout,
@@ -95,7 +95,8 @@ impl Simulation {
             max_rd_atomic: profile.rd_atomics,
         };
         let own = ends[side];
-        self.hosts[own.host].device.modify_queue_pair(own.qpn, rts_attributes(rts))
+        let step = of_half(side, *extended, rts_attributes(rts));
+        self.hosts[own.host].device.modify_queue_pair(own.qpn, step)
     }
 
     pub(crate) fn state_of(&self, end: End) -> Option<QpState> {
@@ -122,5 +123,14 @@ impl Simulation {
         self.hosts[end.host].counted.receives_most += 1;
         self.coverage.item(81);
         Ok(())
+    }
+}
+
+/// A step of one side, which of an extended connection is half a queue pair.
+fn of_half(side: usize, extended: bool, step: QpAttributes) -> QpAttributes {
+    match (extended, side) {
+        (false, _) => step,
+        (true, 0) => xrc_initiator(step),
+        (true, _) => xrc_target(step),
     }
 }

@@ -294,6 +294,8 @@ pub struct Connection {
     pub last_receive: [bool; 2],
     /// Both sides retransmit selectively.
     pub selective: bool,
+    /// Of an initiator and a target: the first side alone sends.
+    pub extended: bool,
     pub profile: Profile,
 }
 
@@ -312,6 +314,16 @@ impl Connection {
     pub fn may_have_failed(&self, side: usize, now_ns: u64) -> bool {
         let requester = &self.flows[side].requester;
         requester.may_have_given_up(now_ns) || requester.may_have_lost_patience(self.profile.rnr_retry)
+    }
+
+    /// The receives of one side's queue pair are not its own.
+    pub fn shares(&self, side: usize) -> bool {
+        self.ends[side].shared.is_some() || self.extended
+    }
+
+    /// A side that can send.
+    pub fn sends(&self, side: usize) -> bool {
+        !self.extended || side == 0
     }
 
     /// In the error state it has nothing of a shared receive queue any more.

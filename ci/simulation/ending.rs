@@ -72,6 +72,10 @@ impl Simulation {
                     // Its own, or one of a shared queue with its place in the index ring.
                     self.hosts[end.host].counted.receives_most += 2;
                 }
+                if self.connections[number].extended {
+                    // What a target had in hand has ended with it.
+                    self.poll_host(self.connections[number].ends[1].host)?;
+                }
                 self.connections[number].phase = Phase::Resting { until_ns: self.now_ns + REST_NS };
                 Ok(true)
             }

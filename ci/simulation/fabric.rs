@@ -11,7 +11,8 @@ const WORDS_BYTES: u64 = 4096;
 impl Simulation {
     /// Completion queues, queue pairs and regions; then every connection is made.
     pub(crate) fn build(&mut self) -> Result<()> {
-        let pairs: Vec<[usize; 2]> = (0..self.plan.connections).map(|number| self.pair(number)).collect();
+        let connections = self.plan.connections + self.plan.extended;
+        let pairs: Vec<[usize; 2]> = (0..connections).map(|number| self.pair(number)).collect();
         let queues = self.random.pick(&[1, 2, 3]);
         let mut users = vec![vec![0u64; queues]; self.plan.hosts];
         let mut choices = Vec::new();
@@ -23,6 +24,14 @@ impl Simulation {
             });
             choices.push(choice);
         }
+        let extended_queues = self.plan.extended_queues();
+        let mut choose = |host: usize| {
+            let queue = self.random.index(queues);
+            users[host][queue] += 1;
+            queue
+        };
+        let extended: Vec<Vec<usize>> =
+            (0..self.plan.hosts).map(|host| (0..extended_queues).map(|_| choose(host)).collect()).collect();
         let sites = self.choose_sites(queues, &mut users);
         for (host, users) in self.hosts.iter_mut().zip(&users) {
             for users in users {
@@ -34,12 +43,13 @@ impl Simulation {
                 host.queues.push(Queue { cqn, log_entries, armed: None, due: false });
             }
         }
-        self.build_shared()?;
+        self.build_shared(&extended)?;
         for (number, (pair, choice)) in pairs.into_iter().zip(choices).enumerate() {
-            let selective = self.random.one_in(self.plan.selective_one_in);
-            let first = self.build_end(pair[0], choice[0], selective)?;
-            let second = self.build_end(pair[1], choice[1], selective)?;
-            let flows = [self.build_flow(pair[0], pair[1])?, self.build_flow(pair[1], pair[0])?];
+            let extended = number >= self.plan.connections;
+            let selective = !extended && self.random.one_in(self.plan.selective_one_in);
+            let build = if extended { Self::build_extended_ends } else { Self::build_ends };
+            let [first, second] = build(self, pair, choice, selective)?;
+            let flows = [self.build_flow(pair[0], pair[1], extended)?, self.build_flow(pair[1], pair[0], extended)?];
             self.places.insert((pair[0], first.qpn.0), (number, 0));
             self.places.insert((pair[1], second.qpn.0), (number, 1));
             let profile = self.profile();
@@ -54,6 +64,7 @@ impl Simulation {
                 established: [false; 2],
                 last_receive: [false; 2],
                 selective,
+                extended,
                 profile,
             });
             self.connect(number)?;
@@ -69,6 +80,10 @@ impl Simulation {
         }
         let first = self.random.index(hosts);
         [first, (first + 1 + self.random.index(hosts - 1)) % hosts]
+    }
+
+    fn build_ends(&mut self, pair: [usize; 2], choice: [[usize; 2]; 2], selective: bool) -> Result<[End; 2]> {
+        Ok([self.build_end(pair[0], choice[0], selective)?, self.build_end(pair[1], choice[1], selective)?])
     }
 
     fn build_end(&mut self, number: usize, choice: [usize; 2], selective: bool) -> Result<End> {
@@ -101,7 +116,7 @@ impl Simulation {
         }
     }
 
-    fn build_flow(&mut self, sender: usize, receiver: usize) -> Result<Flow> {
+    fn build_flow(&mut self, sender: usize, receiver: usize, extended: bool) -> Result<Flow> {
         let bytes = u64::from(self.plan.reach_bytes) + (16 << 10);
         let layouts = [MrLayout::Contiguous, MrLayout::List, MrLayout::TwoLevel];
         let (target_layout, arena_layout) = (self.random.pick(&layouts), self.random.pick(&layouts));
@@ -111,7 +126,8 @@ impl Simulation {
         let words = host.open_region(WORDS_BYTES, MrLayout::Contiguous)?;
         let layout = self.random.pick(&layouts);
         let landing = self.hosts[sender].open_region(bytes, layout)?;
-        let view = self.build_view(receiver)?;
+        // What a target would have to open has no send queue to be opened by.
+        let view = if extended { None } else { self.build_view(receiver)? };
         let mut flow = Flow::new(target, arena, landing, words, view);
         flow.dry = self.random.one_in(self.plan.dry_one_in);
         Ok(flow)

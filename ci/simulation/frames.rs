@@ -63,6 +63,9 @@ impl Simulation {
         if packet.source != self.hosts[host].gid || self.connections[number].ends[from].host != host {
             return Err(format!("host {host} sends opcode {opcode:#x} PSN {psn:#x} in another's name"));
         }
+        if packet.extended != self.connections[number].extended {
+            return Err(format!("opcode {opcode:#x} PSN {psn:#x} is of another transport"));
+        }
         let result = if packet.is_response() {
             self.response_leaves(number, to, &packet)
         } else {
@@ -72,6 +75,10 @@ impl Simulation {
     }
 
     fn request_leaves(&mut self, number: usize, from: usize, packet: &Packet) -> Checked {
+        let named = content::message_of(&self.connections[number].flows[from].outstanding, packet.psn)
+            .and_then(|(message, _)| message.queue)
+            .filter(|_| packet.extended)
+            .map(|queue| self.shared[queue].srqn.0);
         let connection = &mut self.connections[number];
         let selective = connection.selective;
         let (mtu, host, profile) = (connection.profile.mtu, connection.ends[from].host, connection.profile);
@@ -83,6 +90,9 @@ impl Simulation {
             return Err(format!("a packet of a message with {}", message.fault.map_or("", |fault| fault.name)));
         }
         content::check(packet, &message, at, mtu, pool(host))?;
+        if packet.queue != named {
+            return Err(format!("names queue {:x?}, and the message {named:x?}", packet.queue));
+        }
         let answered = message.operation.is_answered();
         let sent = if answered {
             message.starts.borrow_mut().push(at);
@@ -296,7 +306,7 @@ impl Simulation {
         }
         let flow = &self.connections[number].flows[side];
         let place = flow.arriving.iter().position(|arriving| arriving.number == message.number);
-        let sure = match (self.connections[number].ends[1 - side].shared, place) {
+        let sure = match (message.queue, place) {
             // It has taken its receive, and that has completed.
             (_, None) => true,
             // Others may take it while the packet waits for a read, or for one before it.

@@ -65,6 +65,8 @@ pub struct Message {
     pub alone: Cell<bool>,
     /// It goes through a window, or a fast region.
     pub view: bool,
+    /// The shared receive queue that its receive comes from, or that it names.
+    pub queue: Option<usize>,
     /// The receiver's key that it takes out of use.
     pub invalidates: Option<u32>,
 }
@@ -100,6 +102,7 @@ impl Message {
             placed: false,
             alone: Cell::new(false),
             view: false,
+            queue: None,
             invalidates: None,
         }
     }
@@ -276,6 +279,7 @@ mod tests {
             placed: true,
             alone: Cell::new(true),
             view: false,
+            queue: None,
             invalidates: None,
         };
         let mut memory = [0; 40];

@@ -14,6 +14,8 @@ pub struct Plan {
     /// Connections and queue pairs that acknowledge nothing.
     pub unreliable_connections: usize,
     pub datagram_stations: usize,
+    /// Extended connections: each message names its shared receive queue.
+    pub extended: usize,
     /// Multicast groups that datagram queue pairs join and leave.
     pub groups: usize,
     /// Of each host.
@@ -145,12 +147,18 @@ impl Plan {
             views: random.one_in(2),
             selective_one_in: random.pick(&[1, 3, 1_000_000, 1_000_000]),
             groups: random.pick(&[0, 1, 3]),
+            extended: random.pick(&[0, 0, 1, 2, 4]),
         };
         if plan.memory.faults > 0 {
             // An index ring that is not read ends its queue for good.
-            plan.shared_queues = 0;
+            (plan.shared_queues, plan.extended) = (0, 0);
         }
         plan
+    }
+
+    /// Of each host: shared receive queues of its extended domain.
+    pub fn extended_queues(&self) -> usize {
+        if self.extended > 0 { 2 } else { 0 }
     }
 
     /// The same run, over a wire and memory that do nothing to it: for tests of the checkers themselves.

@@ -30,7 +30,7 @@ impl Simulation {
         let in_error = connection.phase == Phase::Ending;
         let healed = self.healed_ns.is_some();
         let late = connection.late.is_some_and(|(late, _)| late == side);
-        if late || connection.gone[side] || !(in_error || connection.runs()) {
+        if late || !connection.sends(side) || connection.gone[side] || !(in_error || connection.runs()) {
             return Ok(false);
         }
         let flow = &connection.flows[side];
@@ -68,6 +68,7 @@ impl Simulation {
     /// Books the message, and the fate that its fault means for the connection.
     pub(crate) fn settle_fault(&mut self, number: usize, side: usize, message: &Rc<Message>) {
         let connection = &mut self.connections[number];
+        let shares = connection.shares(1 - side);
         let flow = &mut connection.flows[side];
         flow.next_number += 1;
         flow.next_psn = crate::check::packet::step(flow.next_psn, message.packets);
@@ -81,7 +82,7 @@ impl Simulation {
         flow.unsignaled = if message.signaled { 0 } else { flow.unsignaled + 1 };
         if message.operation.consumes_receive() {
             flow.arriving.push_back(Rc::clone(message));
-            if connection.ends[1 - side].shared.is_none() && flow.arriving.len() > flow.receives.len() {
+            if !shares && flow.arriving.len() > flow.receives.len() {
                 flow.unmatched_messages.push_back(Rc::clone(message));
             }
         }
@@ -93,7 +94,8 @@ impl Simulation {
 
     /// Posts a batch with one doorbell.
     fn submit(&mut self, number: usize, side: usize, messages: &[Rc<Message>]) -> Checked {
-        let end = self.connections[number].ends[side];
+        let Connection { ends, extended, .. } = self.connections[number];
+        let end = ends[side];
         let landing = &self.connections[number].flows[side].landing.memory;
         let sges: Vec<Vec<Sge>> = messages.iter().map(|message| self.elements(end.host, landing, message)).collect();
         let inlined: Vec<Vec<u8>> = messages.iter().map(|message| inline_bytes(end.host, message)).collect();
@@ -121,7 +123,7 @@ impl Simulation {
                     signaled: message.signaled,
                     solicited: message.solicited,
                     datagram: None,
-                    srqn: None,
+                    srqn: message.queue.filter(|_| extended).map(|queue| self.shared[queue].srqn),
                     fence: message.fence,
                 }
             })
@@ -130,6 +132,7 @@ impl Simulation {
             let [length, psn] = [message.length, message.first_psn].map(u64::from);
             self.enter("posts", end.host, [end.qpn.0.into(), message.number, psn, length]);
             self.note_message(message);
+            self.coverage.note("messages of extended connections", extended.into());
             if let Some(Fault { kind: FaultKind::PeerGone, .. }) = message.fault {
                 self.vanish(number, 1 - side)?;
             }

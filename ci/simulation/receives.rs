@@ -12,7 +12,7 @@ impl Simulation {
         let limit = self.limit();
         let connection = &mut self.connections[number];
         let (runs, doomed) = (connection.runs(), connection.doom.is_some());
-        if connection.gone[1 - side] || connection.ends[1 - side].shared.is_some() {
+        if connection.gone[1 - side] || connection.shares(1 - side) {
             return Ok(false);
         }
         if !(runs || connection.phase == Phase::Ending && self.random.one_in(50)) {

@@ -94,7 +94,7 @@ impl Simulation {
     /// Regions of both directions, and the queue pair.
     fn renew_connections(&mut self, host: usize) -> Result<()> {
         for number in 0..self.connections.len() {
-            let Connection { ends, selective, .. } = self.connections[number];
+            let ends = self.connections[number].ends;
             let Some(side) = (0..2).find(|side| ends[*side].host == host) else { continue };
             let opened = &mut self.hosts[host];
             let [first, second] = &mut self.connections[number].flows;
@@ -107,8 +107,7 @@ impl Simulation {
                 opened.renew(&mut view.region)?;
                 view.lose(&mut opened.device);
             }
-            let spec = self.spec_of(ends[side], selective);
-            self.create_pair(host, spec, ends[side].shared)?;
+            self.create_again(number, side)?;
         }
         Ok(())
     }

@@ -93,9 +93,10 @@ impl Simulation {
     pub fn new(plan: Plan, log: Log) -> Checked<Self> {
         let mut random = Random::new(plan.seed);
         let switch = Switch::new(SwitchConfig { ring_frames: plan.ring_frames, ..SwitchConfig::default() });
-        let ends = 2 * plan.connections + 2 * plan.unreliable_connections + plan.datagram_stations;
+        let connections = plan.connections + plan.extended + plan.unreliable_connections;
+        let ends = 2 * connections + plan.datagram_stations;
         let ends_a_host = ends.div_ceil(plan.hosts) as u64 + 2;
-        let shared_bytes = (plan.shared_queues as u64) * (16 << 10 << plan.log_cqes_per_qp);
+        let shared_bytes = (plan.shared_queues + plan.extended_queues()) as u64 * (16 << 10 << plan.log_cqes_per_qp);
         let flow_bytes =
             4 * u64::from(plan.reach_bytes) + (128 << 10) + (32 << 10 << plan.log_cqes_per_qp >> 4) + (128 << 10);
         let memory_bytes = ((8 << 20) + shared_bytes + ends_a_host * flow_bytes).next_multiple_of(2 << 20);

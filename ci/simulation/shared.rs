@@ -1,8 +1,8 @@
 //! Shared receive queues: receives that several queue pairs of a host take, each once, and a limit that tells when few
 //! are left.
 
-use crate::connection::Posted;
-use crate::host::Region;
+use crate::connection::{Connection, End, Posted};
+use crate::host::{Host, Region};
 use crate::run::{Checked, Simulation, explain};
 use crate::unreliable::Station;
 use rnic_abi::EventType;
@@ -16,6 +16,8 @@ pub struct SharedQueue {
     pub srqn: Srqn,
     pub arena: Region,
     pub entry_bytes: u32,
+    /// Of an extended domain: where its receives complete.
+    pub cqn: Option<Cqn>,
     slots: usize,
     /// Places in the arena that no receive has.
     free: Vec<u32>,
@@ -40,50 +42,78 @@ struct Limit {
     due: bool,
 }
 
+/// Receives are numbered for each queue; the bits above say which one.
+const NUMBER_BITS: u32 = 32;
+/// The extended domain of every host.
+const DOMAIN: u32 = 0x77;
+
+/// The queue that a receive of this number was posted to.
+pub fn queue_of(wr_id: u64) -> usize {
+    (wr_id >> NUMBER_BITS) as usize
+}
+
 impl Simulation {
-    /// Those of every host, before the queue pairs that use them.
-    pub(crate) fn build_shared(&mut self) -> Result<()> {
-        let log_slots = self.plan.log_cqes_per_qp;
-        let slots = 1usize << log_slots;
-        for host in 0..self.hosts.len() {
-            for _ in 0..self.plan.shared_queues {
-                let entry_bytes = self.random.pick(&[64, 1024, 4096 + 40]);
-                let layout = self.random.pick(&[MrLayout::Contiguous, MrLayout::List]);
-                let opened = &mut self.hosts[host];
-                let arena = opened.open_region(slots as u64 * u64::from(entry_bytes), layout)?;
-                let (pd, doorbell_page) = (opened.pd, 1);
-                let spec = SrqSpec { srqn: None, pd, log_slots, log_stride: 2, limit: 0, doorbell_page };
-                self.shared.push(SharedQueue {
-                    host,
-                    srqn: opened.device.create_shared_receive_queue(spec)?,
-                    arena,
-                    entry_bytes,
-                    slots,
-                    free: (0..slots as u32).rev().map(|slot| slot * entry_bytes).collect(),
-                    posted: BTreeMap::new(),
-                    next: 0,
-                    users: 0,
-                    keepers: 0,
-                    limit: None,
-                    dry: self.random.one_in(self.plan.dry_one_in),
-                });
+    /// Those of every host, before the queue pairs that use them; and those of its extended domain, with the completion
+    /// queue of each.
+    pub(crate) fn build_shared(&mut self, extended: &[Vec<usize>]) -> Result<()> {
+        for (host, queues) in extended.iter().enumerate() {
+            let queues = queues.iter().map(|queue| Some(self.hosts[host].queues[*queue].cqn));
+            let queues: Vec<Option<Cqn>> = (0..self.plan.shared_queues).map(|_| None).chain(queues).collect();
+            for cqn in queues {
+                self.build_shared_queue(host, cqn)?;
             }
         }
         Ok(())
     }
 
+    fn build_shared_queue(&mut self, host: usize, cqn: Option<Cqn>) -> Result<()> {
+        let slots = 1usize << self.plan.log_cqes_per_qp;
+        let entry_bytes = self.random.pick(&[64, 1024, 4096 + 40]);
+        let layout = self.random.pick(&[MrLayout::Contiguous, MrLayout::List]);
+        let arena = self.hosts[host].open_region(slots as u64 * u64::from(entry_bytes), layout)?;
+        let srqn = self.create_shared_queue(host, None, cqn)?;
+        self.shared.push(SharedQueue {
+            host,
+            srqn,
+            arena,
+            entry_bytes,
+            cqn,
+            slots,
+            free: (0..slots as u32).rev().map(|slot| slot * entry_bytes).collect(),
+            posted: BTreeMap::new(),
+            next: (self.shared.len() as u64) << NUMBER_BITS,
+            users: 0,
+            keepers: 0,
+            limit: None,
+            dry: self.random.one_in(self.plan.dry_one_in),
+        });
+        Ok(())
+    }
+
+    fn create_shared_queue(&mut self, host: usize, srqn: Option<u32>, cqn: Option<Cqn>) -> Result<Srqn> {
+        let log_slots = self.plan.log_cqes_per_qp;
+        let Host { device, pd, .. } = &mut self.hosts[host];
+        let spec = SrqSpec { srqn, pd: *pd, log_slots, log_stride: 2, limit: 0, doorbell_page: 1 };
+        match cqn {
+            None => device.create_shared_receive_queue(spec),
+            Some(cqn) => device.create_xrc_shared_receive_queue(spec, DOMAIN, cqn),
+        }
+    }
+
     /// Those of a host whose adapter has begun anew: what was posted is forgotten.
     pub(crate) fn renew_shared(&mut self, host: usize) -> Result<()> {
-        let log_slots = self.plan.log_cqes_per_qp;
-        for queue in self.shared.iter_mut().filter(|queue| queue.host == host) {
+        for number in 0..self.shared.len() {
+            let queue = &mut self.shared[number];
+            if queue.host != host {
+                continue;
+            }
             let opened = &mut self.hosts[host];
             opened.renew(&mut queue.arena)?;
-            let (srqn, pd, doorbell_page) = (Some(queue.srqn.0), opened.pd, 1);
-            let spec = SrqSpec { srqn, pd, log_slots, log_stride: 2, limit: 0, doorbell_page };
-            opened.device.create_shared_receive_queue(spec)?;
             opened.counted.unseen_most += queue.posted.len() as u64;
             queue.free.extend(std::mem::take(&mut queue.posted).into_values());
             queue.limit = None;
+            let (srqn, cqn) = (queue.srqn.0, queue.cqn);
+            self.create_shared_queue(host, Some(srqn), cqn)?;
         }
         Ok(())
     }
@@ -91,7 +121,7 @@ impl Simulation {
     /// A queue pair of this host may use one of them. Those that keep receives leave some to the others.
     pub(crate) fn choose_shared(&mut self, host: usize, keeps: bool) -> Option<usize> {
         let leaves = |queue: &SharedQueue| !keeps || queue.keepers < queue.slots / 2;
-        let fitting = |queue: &SharedQueue| queue.host == host && leaves(queue);
+        let fitting = |queue: &SharedQueue| queue.host == host && queue.cqn.is_none() && leaves(queue);
         let queues: Vec<usize> = (0..self.shared.len()).filter(|at| fitting(&self.shared[*at])).collect();
         if queues.is_empty() || self.random.one_in(2) {
             return None;
@@ -100,6 +130,47 @@ impl Simulation {
         self.shared[chosen].users += 1;
         self.shared[chosen].keepers += usize::from(keeps);
         Some(chosen)
+    }
+
+    /// Queues of an extended domain at a host.
+    pub(crate) fn extended_queues_of(&self, host: usize) -> Vec<usize> {
+        let of_host = |at: &usize| self.shared[*at].host == host && self.shared[*at].cqn.is_some();
+        (0..self.shared.len()).filter(of_host).collect()
+    }
+
+    /// An initiator at one host, a target at the other, which may have a receive of any queue of its domain in hand.
+    pub(crate) fn build_extended_ends(
+        &mut self,
+        pair: [usize; 2],
+        choice: [[usize; 2]; 2],
+        _selective: bool,
+    ) -> Result<[End; 2]> {
+        let end = |host: usize, choice: [usize; 2]| {
+            let [send_cq, receive_cq] = choice.map(|queue| self.hosts[host].queues[queue].cqn);
+            End { host, qpn: Qpn(0), send_cq, receive_cq, shared: None }
+        };
+        let mut ends = [end(pair[0], choice[0]), end(pair[1], choice[1])];
+        let spec = QpSpec { qpn: None, ..self.spec_of(ends[0], false) };
+        ends[0].qpn = self.hosts[pair[0]].device.create_xrc_initiator(spec)?;
+        ends[1].qpn = self.hosts[pair[1]].device.create_xrc_target(None, DOMAIN)?;
+        for queue in self.extended_queues_of(pair[1]) {
+            self.shared[queue].users += 1;
+        }
+        Ok(ends)
+    }
+
+    /// One end of a connection under its number, after its adapter has begun anew.
+    pub(crate) fn create_again(&mut self, number: usize, side: usize) -> Result<()> {
+        let Connection { ends, selective, extended, .. } = self.connections[number];
+        let end = ends[side];
+        let spec = self.spec_of(end, selective);
+        let device = &mut self.hosts[end.host].device;
+        match (extended, side) {
+            (false, _) => self.create_pair(end.host, spec, end.shared)?,
+            (true, 0) => device.create_xrc_initiator(spec)?,
+            (true, _) => device.create_xrc_target(Some(end.qpn.0), DOMAIN)?,
+        };
+        Ok(())
     }
 
     pub(crate) fn create_pair(&mut self, host: usize, spec: QpSpec, shared: Option<usize>) -> Result<Qpn> {
@@ -112,12 +183,8 @@ impl Simulation {
 
     /// Messages that have taken a receive of this queue, or will.
     fn takers(&self, number: usize) -> usize {
-        let flows = self.connections.iter().flat_map(|connection| {
-            let of_side =
-                |side: usize| (connection.ends[1 - side].shared == Some(number)).then(|| &connection.flows[side]);
-            [of_side(0), of_side(1)]
-        });
-        let arriving: usize = flows.flatten().map(|flow| flow.arriving.len()).sum();
+        let flows = self.connections.iter().flat_map(|connection| &connection.flows);
+        let arriving = flows.flat_map(|flow| &flow.arriving).filter(|message| message.queue == Some(number)).count();
         let stations = self.unreliable.stations.iter().filter(|station| station.shared == Some(number));
         arriving + stations.map(Station::takers).sum::<usize>()
     }
@@ -235,7 +302,8 @@ impl Simulation {
     pub(crate) fn judge_last_receive(&mut self, host: usize, event: Event) -> Checked {
         let told = if let Some((number, side)) = self.places.get(&(host, event.object)).copied() {
             let connection = &mut self.connections[number];
-            connection.ends[side].shared.map(|_| std::mem::replace(&mut connection.last_receive[side], true))
+            let told = connection.ends[side].shared.is_some();
+            told.then(|| std::mem::replace(&mut connection.last_receive[side], true))
         } else if let Some(station) = self.unreliable.places.get(&(host, event.object)).copied() {
             let station = &mut self.unreliable.stations[station];
             station.shared.map(|_| std::mem::replace(&mut station.last_receive, true))

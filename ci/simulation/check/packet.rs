@@ -8,7 +8,11 @@ pub struct Packet<'a> {
     pub source: [u8; 16],
     pub dest: [u8; 16],
     pub source_port: u16,
+    /// Without the transport, where it is extended.
     pub opcode: u8,
+    pub extended: bool,
+    /// Of an extended request: the shared receive queue.
+    pub queue: Option<u32>,
     pub solicited: bool,
     pub pad_bytes: usize,
     pub version: u8,
@@ -44,6 +48,8 @@ pub const ATOMIC_WRITE: u8 = 0x1d;
 pub const TRANSPORT: u8 = 0xe0;
 pub const UC: u8 = 0x20;
 pub const UD: u8 = 0x60;
+/// The extended one; its packets are those of a reliable connection, and requests name a queue.
+const XRC: u8 = 0xa0;
 /// The network header in front of a datagram in its receive buffer.
 pub const HEADER_BYTES: usize = 40;
 const ROCE_PORT: u16 = 4791;
@@ -86,6 +92,8 @@ impl<'a> Packet<'a> {
             dest,
             source_port: be16(ip, udp_at)?,
             opcode: 0,
+            extended: false,
+            queue: None,
             solicited: false,
             pad_bytes: 0,
             version: 0,
@@ -119,6 +127,13 @@ impl<'a> Packet<'a> {
         self.ack_req = *bth.get(8)? & 0x80 != 0;
         self.psn = be32(bth, 8)? & 0xff_ffff;
         let mut at = 12;
+        if self.opcode & TRANSPORT == XRC {
+            (self.extended, self.opcode) = (true, self.opcode & !TRANSPORT);
+            if !self.is_response() {
+                self.queue = Some(be32(bth, at)? & 0xff_ffff);
+                at += 4;
+            }
+        }
         let (reth, aeth, immediate) = extensions(self.opcode);
         if self.opcode & TRANSPORT == UD {
             self.deth = Some((be32(bth, at)?, be32(bth, at + 4)? & 0xff_ffff));

@@ -175,6 +175,7 @@ impl Simulation {
             placed: false,
             alone: Cell::new(false),
             view: false,
+            queue: None,
             invalidates: None,
         };
         if operation.family == Family::Write

@@ -154,6 +154,7 @@ impl Simulation {
         let connection = &self.connections[number];
         let (flow, owner) = (&connection.flows[side], 1 - side);
         let Some(view) = &flow.view else { return Ok(false) };
+        debug_assert!(connection.sends(owner), "a view is opened by a send queue");
         let late = connection.late.is_some_and(|(late, _)| late == owner);
         let full = connection.flows[owner].outstanding.len() >= self.limit();
         if self.healed_ns.is_some() || connection.doom.is_some() || connection.gone != [false; 2] || late || full {
