@@ -81,9 +81,14 @@ impl Adapter {
         let (mut random, decisions) = (self.random.fork(), Arc::clone(&self.decisions));
         self.link.set_read_policy(Some(Box::new(move |origin, _| {
             let mut decisions = decisions.lock().unwrap_or_else(PoisonError::into_inner);
-            // Only what fails one queue pair: a command ring that does not answer is another story.
-            let may_fail = matches!(origin.class, Class::PayloadRead | Class::WqeFetch | Class::RecvWqeFetch);
-            if may_fail && random.per_million(memory.faults) {
+            // Only what fails queue pairs: a command ring that does not answer is another story.
+            let share = match origin.class {
+                Class::PayloadRead | Class::WqeFetch => memory.faults,
+                // They are few, and of several kinds.
+                Class::RecvWqeFetch => 10 * memory.faults,
+                _ => 0,
+            };
+            if random.per_million(share) {
                 decisions.faults.push(origin);
                 return Verdict::Fault(DmaFault::CompleterAbort);
             }

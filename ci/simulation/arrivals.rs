@@ -25,13 +25,15 @@ impl Simulation {
         let message = place.and_then(|place| flow.arriving.get(place).cloned());
         let status = completion.status();
         if status == CompletionStatus::SUCCESS {
-            if flow.receive_failed {
+            let Some(message) = message else { return Err("no message is on its way".into()) };
+            let before = extended && flow.failed_at.is_some_and(|failed| message.number < failed);
+            if flow.receive_failed && !before {
                 return Err("an earlier receive has failed".into());
             }
-            let Some(message) = message else { return Err("no message is on its way".into()) };
             place.and_then(|place| flow.arriving.remove(place));
             return self.message_arrives(number, side, posted, &message, completion);
         }
+        flow.failed_at = flow.failed_at.or(message.as_ref().map(|message| message.number));
         let expected = message.as_ref().and_then(|message| message.fault).and_then(|fault| fault.receive_status);
         let flushed = status == CompletionStatus::WR_FLUSH_ERR;
         let known = flow.receive_failed || connection.doom.is_some() || connection.phase != Phase::Running;

@@ -60,6 +60,7 @@ const HAPPENINGS: &[&str] = &[
     "reordered frames",
     "resets of a connection",
     "resets of unreliable queue pairs",
+    "shared queues that broke",
     "translation fetches",
     "UC messages torn",
     "UC send that fails",

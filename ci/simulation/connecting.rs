@@ -17,7 +17,11 @@ impl Simulation {
             mtu,
             timeout: self.random.between(if limited { 10 } else { 8 }, 11) as u8,
             // Where nothing is lost few are enough; where memory is slow they may be too few, and that is seen.
-            retry_cnt: if self.plan.wire.is_lossy() { 7 } else { self.random.pick(&[1, 3, 7]) },
+            retry_cnt: if self.plan.wire.is_lossy() {
+                self.random.pick(&[7, 7, 7, 2])
+            } else {
+                self.random.pick(&[1, 3, 7])
+            },
             rnr_retry: self.random.pick(&[7, 7, 7, 2]),
             min_rnr_timer: self.random.between(1, 10) as u8,
             rd_atomics: self.random.pick(&[1, 2, 4, 16]),

@@ -86,6 +86,8 @@ pub struct Flow {
     /// Since the connection was made: a send, and a receive, that failed.
     pub failed: bool,
     pub receive_failed: bool,
+    /// Of an extended connection: the message whose receive failed. Earlier ones may complete elsewhere after it.
+    pub failed_at: Option<u64>,
     /// A send was flushed, whatever failed.
     pub flushed: bool,
     pub unread: Unread,
@@ -132,6 +134,7 @@ impl Flow {
             responder: ResponderCheck::new(0),
             failed: false,
             receive_failed: false,
+            failed_at: None,
             flushed: false,
             unread: Unread::default(),
             rekeyed: false,
@@ -147,7 +150,7 @@ impl Flow {
         self.next_psn = psn;
         (self.next_number, self.next_receive, self.unsignaled) = (0, 0, 0);
         (self.failed, self.receive_failed, self.flushed, self.wanted) = (false, false, false, None);
-        (self.unread, self.rekeyed) = (Unread::default(), false);
+        (self.unread, self.rekeyed, self.failed_at) = (Unread::default(), false, None);
         self.answered.clear();
         self.requester =
             RequesterCheck::new(psn, window, profile.timeout_ns(), profile.retry_cnt.into()).lagging(lag_ns);

@@ -333,6 +333,9 @@ impl Simulation {
             _ => return,
         };
         self.coverage.note("refused reads", 1);
+        if matches!(origin.cause, Cause::Receive { .. }) {
+            self.suspect_shared(host, qpn);
+        }
         let fetch = origin.class == Class::WqeFetch;
         if let Some((number, side)) = self.places.get(&(host, qpn)) {
             let connection = &mut self.connections[*number];

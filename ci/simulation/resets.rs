@@ -19,6 +19,12 @@ const SAVED: [u16; 7] = [COMMAND, 0x10, 0x14, 0x18, 0x1c, 0x20, 0x24];
 
 impl Simulation {
     pub(crate) fn reset_some(&mut self) -> Checked<bool> {
+        if let Some(host) = self.broken.pop_first() {
+            self.reset_adapter(host)?;
+            // The same event of another of its queues is of before.
+            self.broken.remove(&host);
+            return Ok(true);
+        }
         if self.healed_ns.is_some() || !self.random.per_million(self.plan.adapter_resets) {
             return Ok(false);
         }

@@ -10,7 +10,7 @@ use crate::shared::SharedQueue;
 use crate::unreliable::Unreliable;
 use rnic_switch::{Switch, SwitchConfig};
 use rnic_wire::Frame;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What was wrong, when, and what happened before.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +47,8 @@ pub struct Simulation {
     pub places: BTreeMap<(usize, u32), (usize, usize)>,
     pub unreliable: Unreliable,
     pub shared: Vec<SharedQueue>,
+    /// Hosts that begin anew, because a shared receive queue is of no use any more.
+    pub broken: BTreeSet<usize>,
     pub coverage: Coverage,
     pub log: Log,
     pub posted: u64,
@@ -113,6 +115,7 @@ impl Simulation {
             places: BTreeMap::new(),
             unreliable: Unreliable::default(),
             shared: Vec::new(),
+            broken: BTreeSet::new(),
             quiet_turns: 0,
             coverage: Coverage::default(),
             log,
@@ -173,6 +176,7 @@ impl Simulation {
                 && connection.doom.is_none()
                 && connection.flows.iter().all(|flow| flow.outstanding.is_empty())
         }) && self.lines_are_over()
+            && self.broken.is_empty()
     }
 
     /// One turn: frames move, reads come back, timers run; then the drivers look and act.

@@ -1,7 +1,7 @@
 //! Shared receive queues: receives that several queue pairs of a host take, each once, and a limit that tells when few
 //! are left.
 
-use crate::connection::{Connection, End, Posted};
+use crate::connection::{Connection, Doom, End, Posted};
 use crate::host::{Host, Region};
 use crate::run::{Checked, Simulation, explain};
 use crate::unreliable::Station;
@@ -18,6 +18,8 @@ pub struct SharedQueue {
     pub entry_bytes: u32,
     /// Of an extended domain: where its receives complete.
     pub cqn: Option<Cqn>,
+    /// A read for one of its users was refused: it may have been one of its index ring, which ends it for good.
+    pub suspect: bool,
     slots: usize,
     /// Places in the arena that no receive has.
     free: Vec<u32>,
@@ -78,6 +80,7 @@ impl Simulation {
             arena,
             entry_bytes,
             cqn,
+            suspect: false,
             slots,
             free: (0..slots as u32).rev().map(|slot| slot * entry_bytes).collect(),
             posted: BTreeMap::new(),
@@ -111,7 +114,7 @@ impl Simulation {
             opened.renew(&mut queue.arena)?;
             opened.counted.unseen_most += queue.posted.len() as u64;
             queue.free.extend(std::mem::take(&mut queue.posted).into_values());
-            queue.limit = None;
+            (queue.limit, queue.suspect) = (None, false);
             let (srqn, cqn) = (queue.srqn.0, queue.cqn);
             self.create_shared_queue(host, Some(srqn), cqn)?;
         }
@@ -320,12 +323,47 @@ impl Simulation {
         }
     }
 
+    /// SRQ_ERR: memory refused a read of the index ring. The driver begins anew with the whole adapter.
+    fn judge_broken(&mut self, host: usize, event: Event) -> Checked {
+        let of_event = |queue: &&SharedQueue| queue.host == host && queue.srqn.0 == event.object;
+        match self.shared.iter().find(of_event) {
+            Some(queue) if queue.suspect => {
+                self.broken.insert(host);
+                self.coverage.note("shared queues that broke", 1);
+                Ok(())
+            }
+            _ => Err(format!("host {host}: {event:?}, and nothing is wrong with its ring")),
+        }
+    }
+
+    /// Memory refused to tell a queue pair of a receive that it shares: all who share with it may fail.
+    pub(crate) fn suspect_shared(&mut self, host: usize, qpn: u32) {
+        let queues = match (self.places.get(&(host, qpn)), self.unreliable.places.get(&(host, qpn))) {
+            (Some((number, _)), _) if self.connections[*number].extended => self.extended_queues_of(host),
+            (Some((number, side)), _) => self.connections[*number].ends[*side].shared.into_iter().collect(),
+            (None, Some(station)) => self.unreliable.stations[*station].shared.into_iter().collect(),
+            (None, None) => Vec::new(),
+        };
+        for queue in queues {
+            self.shared[queue].suspect = true;
+            for connection in &mut self.connections {
+                let extended = connection.extended && connection.ends[1].host == host;
+                if connection.ends.iter().any(|end| end.shared == Some(queue)) || extended {
+                    connection.doom = Some(Doom::Memory);
+                }
+            }
+            for station in self.unreliable.stations.iter().filter(|station| station.shared == Some(queue)) {
+                self.unreliable.lines[station.line].excused = true;
+            }
+        }
+    }
+
     /// Events of shared receive queues, and of the queue pairs that use them.
     pub(crate) fn judge_shared_event(&mut self, host: usize, event: Event) -> Option<Checked> {
         match event.event_type {
             EventType::SRQ_LIMIT_REACHED => Some(self.judge_limit(host, event)),
             EventType::QP_LAST_WQE_REACHED => Some(self.judge_last_receive(host, event)),
-            EventType::SRQ_ERR => Some(Err(format!("host {host}: {event:?}, and nothing is wrong with its ring"))),
+            EventType::SRQ_ERR => Some(self.judge_broken(host, event)),
             _ => None,
         }
     }
