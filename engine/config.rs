@@ -1,5 +1,7 @@
 //! What an adapter is built with.
 
+use crate::congestion::CongestionConfig;
+
 /// Capacities and identity of one adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
@@ -27,6 +29,7 @@ pub struct EngineConfig {
     pub strict: bool,
     /// Largest path MTU of the port: 256 to 4096, a power of two.
     pub port_mtu_bytes: u32,
+    pub congestion: CongestionConfig,
     /// Entries that the GID table has from index 0 on, at the start and after a reset; the driver may replace them.
     pub gids: Vec<[u8; 16]>,
 }
@@ -49,6 +52,7 @@ impl Default for EngineConfig {
             ahead_frames: 2048,
             strict: false,
             port_mtu_bytes: 4096,
+            congestion: CongestionConfig::default(),
             gids: Vec::new(),
         }
     }

@@ -86,4 +86,10 @@ counters! {
     /// ATOMIC_WRITEs and FLUSHes of peers that were executed.
     rx_atomic_writes,
     rx_flushes,
+    /// Congestion, under the names of Mellanox adapters: notifications that were sent, packets that came marked, notifications
+    /// of peers that cut a rate, and those that came too soon after another.
+    np_cnp_sent,
+    np_ecn_marked_roce_packets,
+    rp_cnp_handled,
+    rp_cnp_ignored,
 }

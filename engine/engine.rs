@@ -4,6 +4,7 @@ use crate::blocks::BlockLog;
 use crate::command::CommandQueue;
 use crate::completion::moderation::Moderated;
 use crate::config::EngineConfig;
+use crate::congestion::notification_point::NotificationPoint;
 use crate::congestion::rate_limiter::RateLimiterTable;
 use crate::context::Contexts;
 use crate::context::multicast::MulticastTable;
@@ -74,6 +75,7 @@ pub struct Engine {
     pub(crate) timers: TimerTable,
     pub(crate) moderated: Moderated,
     pub(crate) rate_limits: RateLimiterTable,
+    pub(crate) notifications: NotificationPoint,
     pub(crate) counters: Counters,
     pub(crate) diagnostics: Diagnostics,
     /// The warning that stops a strict device when the present step is done.
@@ -95,6 +97,7 @@ impl Engine {
         Self {
             contexts: Contexts::new(&config),
             wqes: WqePool::new(config.fetched_wqes),
+            rate_limits: RateLimiterTable::new(config.congestion.clone()),
             config,
             front_end,
             enabled: false,
@@ -124,7 +127,7 @@ impl Engine {
             waiting_completions: 0,
             timers: TimerTable::default(),
             moderated: Moderated::default(),
-            rate_limits: RateLimiterTable::default(),
+            notifications: NotificationPoint::default(),
             counters: Counters::default(),
             diagnostics: Diagnostics::default(),
             strict_stop: None,

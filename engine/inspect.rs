@@ -9,7 +9,7 @@ use crate::context::key::KeyContext;
 use crate::context::queue_pair::{QpContext, QpState, Service};
 use crate::context::shared_receive_queue::SrqContext;
 use crate::engine::Engine;
-use crate::numbers::Cqn;
+use crate::numbers::{Cqn, Qpn};
 use crate::queues::{CompletionQueue, EventQueue, QueuePair, Ring, SharedReceiveQueue, TransmitState};
 use rnic_abi::limits::NO_OBJECT;
 
@@ -51,6 +51,8 @@ pub struct QueuePairView {
     /// READs and atomics of the peer that are being answered.
     pub waiting_replies: usize,
     pub inbound_frames: usize,
+    /// What its sending is held to.
+    pub limited_bits_per_second: Option<u64>,
     pub transmit: &'static str,
     /// Timers that run, with the time at which they are due.
     pub timers: Vec<(&'static str, u64)>,
@@ -194,7 +196,8 @@ impl Engine {
     /// Up to `limit` queue pairs from number `from` on.
     pub fn inspect_queue_pairs(&self, from: u32, limit: usize) -> Vec<QueuePairView> {
         let queue_pairs = self.queue_pairs.iter().skip_while(|(qpn, _)| *qpn < from).take(limit);
-        queue_pairs.map(|(qpn, qp)| qp.view(qpn, self.contexts.queue_pairs.peek(qpn).copied())).collect()
+        let rate = |qpn| self.rate_limits.bits_per_second(Qpn(qpn));
+        queue_pairs.map(|(qpn, qp)| qp.view(qpn, rate(qpn), self.contexts.queue_pairs.peek(qpn).copied())).collect()
     }
 
     pub fn inspect_completion_queues(&self, from: u32, limit: usize) -> Vec<CompletionQueueView> {
@@ -227,7 +230,7 @@ fn existing(cqn: Cqn) -> Option<u32> {
 }
 
 impl QueuePair {
-    fn view(&self, qpn: u32, context: Option<QpContext>) -> QueuePairView {
+    fn view(&self, qpn: u32, limited_bits_per_second: Option<u64>, context: Option<QpContext>) -> QueuePairView {
         let receives = self.rq.view(self.rq_producer.into(), self.rq_consumer.into(), self.rq_consumer.into());
         QueuePairView {
             qpn,
@@ -247,6 +250,7 @@ impl QueuePair {
             unacknowledged_messages: self.replay.len(),
             waiting_replies: self.replies.len(),
             inbound_frames: self.inbound.len(),
+            limited_bits_per_second,
             transmit: match self.transmit {
                 TransmitState::Idle => "idle",
                 TransmitState::Ready => "ready",

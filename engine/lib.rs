@@ -48,6 +48,7 @@ mod wqe_pool;
 
 pub use blocks::{Block, BlockTouch};
 pub use config::EngineConfig;
+pub use congestion::{CnpScope, CongestionConfig};
 pub use counters::Counters;
 pub use diagnostics::{DiagnosticReading, DiagnosticRecord};
 pub use engine::Engine;

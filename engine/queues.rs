@@ -149,6 +149,9 @@ pub(crate) struct QueuePair {
     pub replies: Replies,
     pub owed: Option<ResponseDue>,
     pub owed_queued: bool,
+    /// The peer is to hear of congestion on its way here, and when it may hear again.
+    pub cnp_due: bool,
+    pub next_cnp_ns: u64,
     pub inbound: VecDeque<Frame>,
     pub inbound_blocked: bool,
     pub receive_plan: Option<Box<Plan>>,
@@ -319,6 +322,8 @@ impl QueuePair {
             replies: Replies::default(),
             owed: None,
             owed_queued: false,
+            cnp_due: false,
+            next_cnp_ns: 0,
             inbound: VecDeque::new(),
             inbound_blocked: false,
             receive_plan: None,

@@ -10,8 +10,8 @@ use crate::tally;
 use rnic_ci::tools::Tools;
 use rnic_shim::transaction::{Fault, Operation, TransactionSpec, Transport};
 use rnic_shim::verbs::Device;
-use rnic_switch::NeverSleeps;
-use rnic_wire::{Drop, Frame, Gid, IcrcCheck, IcrcState, parse};
+use rnic_switch::{Impairment, Marking, NeverSleeps, Probability, RateLimit};
+use rnic_wire::{Drop, Frame, Gid, IcrcCheck, IcrcState, Opcode, parse};
 use serde_json::Value;
 use std::net::Ipv6Addr;
 use std::path::Path;
@@ -100,6 +100,33 @@ pub fn scapy_and_tshark_read_every_packet_of_other_transactions_as_we_do() {
     }
     fabric.end_capture();
     judge(&tools, "all", &path, packets);
+}
+
+/// A line of a gigabit that marks everything behind the first frame in its queue: its receiver tells the sender.
+pub fn scapy_and_tshark_read_marks_and_notifications_as_we_do() {
+    let (tools, folder) = (laboratory::tools(), tempfile::tempdir().expect("a folder"));
+    let marking = Marking { threshold_min_bytes: 0, threshold_max_bytes: 1, probability_max: Probability::ALWAYS };
+    let rate = RateLimit { bits_per_second: 1_000_000_000, queue_bytes: 1 << 20, marking: Some(marking) };
+    let fabric = Fabric::with(|options| {
+        options.engine.congestion.ecn = true;
+        options.impairment = Impairment { rate_limit: Some(rate), ..Impairment::default() };
+    });
+    let path = folder.path().join("marked.pcapng");
+    fabric.capture(&path);
+    let backings = ["A", "B"].map(|adapter| over_socket(&fabric.socket(adapter)));
+    Pair::bring_up(backings, &TransactionSpec { timeout: 17, length_bytes: 65536, ..TransactionSpec::default() }).run();
+    fabric.end_capture();
+    let [a, b] = ["A", "B"].map(|name| fabric.counters(name));
+    assert!(b.np_ecn_marked_roce_packets > 0 && b.np_cnp_sent > 0, "{b:?}");
+    assert_eq!(a.rp_cnp_handled + a.rp_cnp_ignored, b.np_cnp_sent);
+    let sent = frames(&path);
+    let of = |opcode: Opcode| {
+        let is =
+            |frame: &&Vec<u8>| parse(frame, IcrcCheck::Verify).is_ok_and(|packet| packet.headers.bth.opcode == opcode);
+        sent.iter().filter(is).count() as u64
+    };
+    assert_eq!(of(Opcode::CNP), b.np_cnp_sent);
+    judge(&tools, "marked", &path, 17);
 }
 
 /// Every packet of a capture: scapy's ICRC, and every field that scapy and tshark know, as our own parser has it.

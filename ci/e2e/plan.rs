@@ -105,6 +105,7 @@ pub fn steps() -> Vec<Step> {
         caches::two_queue_pairs_in_turn_with_a_cache_of_one_fetch_a_context_an_operation_a_side within LIMIT_S;
         outside::scapy_and_tshark_read_every_packet_of_the_demo_as_we_do within LIMIT_S;
         outside::scapy_and_tshark_read_every_packet_of_other_transactions_as_we_do within LIMIT_S;
+        outside::scapy_and_tshark_read_marks_and_notifications_as_we_do within LIMIT_S;
         outside::a_thousand_packets_of_scapy_parse_and_a_flipped_bit_is_dropped_and_counted within LIMIT_S;
         serve::it_listens_soon_and_a_signal_ends_it_cleanly within LIMIT_S;
         serve::a_killed_server_leaves_sockets_that_the_next_one_takes_over within LIMIT_S;

@@ -21,6 +21,7 @@ mod fabric;
 mod frames;
 pub mod goodput;
 pub mod host;
+pub mod incast;
 pub mod log;
 pub mod matrix;
 pub mod message;

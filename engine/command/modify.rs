@@ -130,6 +130,7 @@ impl Engine {
         let fresh = QpContext::new(qp.service, qp.pdn, self.config.port_mtu_bytes);
         self.store_qp(host, qpn, fresh);
         self.forget_rd_atomic(host, qpn);
+        self.rate_limits.end_reaction(qpn);
         Ok(Answer::Done)
     }
 

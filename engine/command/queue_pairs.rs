@@ -158,7 +158,7 @@ impl Engine {
         self.contexts.rd_atomic.remove(qpn.0);
         self.contexts.forget_lines(Owner::SendQueue(qpn.0));
         self.contexts.forget_lines(Owner::ReceiveQueue(qpn.0));
-        self.rate_limits.set(qpn, None);
+        self.rate_limits.forget(qpn);
         Ok(Answer::Done)
     }
 

@@ -120,6 +120,9 @@ impl Service {
     /// A packet of this kind has something to look for here. The halves of an extended connection take either requests
     /// or responses.
     pub fn takes(self, packet: &OpcodeDescription) -> bool {
+        if packet.transport == Transport::Cnp {
+            return !self.is_datagram();
+        }
         packet.transport == self.transport()
             && match self {
                 Self::XrcInitiator => packet.operation.is_response(),

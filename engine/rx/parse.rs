@@ -14,7 +14,7 @@ use crate::queues::AtomicRead;
 use rnic_abi::command::MULTICAST_QPN;
 use rnic_pcie::Cause;
 use rnic_wire::bth::DEFAULT_PARTITION_KEY;
-use rnic_wire::{Drop, Frame, IcrcCheck, IcrcState, ParsedPacket, parse};
+use rnic_wire::{Drop, Frame, IcrcCheck, IcrcState, Operation, ParsedPacket, parse};
 
 /// Asked when a packet comes, and again when its turn comes: the state may be another one by then.
 fn takes_packets(state: QpState) -> bool {
@@ -162,6 +162,10 @@ impl Engine {
             self.counters.rx_dropped_address += 1;
             return Ok(());
         }
+        if packet.description.operation == Operation::CongestionNotification {
+            self.congestion_told(host, qpn);
+            return Ok(());
+        }
         let ran = match context.service {
             Service::Rc | Service::XrcInitiator | Service::XrcTarget if packet.description.operation.is_response() => {
                 self.response(host, qpn, &mut context, &packet)
@@ -172,6 +176,7 @@ impl Engine {
         };
         if ran != Err(Stop::Blocked) {
             self.store_qp(host, qpn, context);
+            self.note_congestion(host, qpn, &packet);
         }
         ran
     }

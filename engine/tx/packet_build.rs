@@ -17,7 +17,8 @@ use rnic_abi::Diagnostic;
 use rnic_abi::command::QKEY_PRIVILEGED;
 use rnic_wire::{
     Aeth, AtomicAckEth, AtomicEth, Bth, CreditCode, Deth, Extension, Feth, Frame, Gid, Ieth, ImmDt, LinkHeaders, Msn,
-    Network, Opcode, Psn, Reth, RoceHeaders, Syndrome, Vlan, XrcEth, emit, feth, udp,
+    Network, Opcode, Operation as Carried, Psn, Reth, RoceHeaders, Syndrome, Transport, Vlan, XrcEth, cnp, emit, feth,
+    udp,
 };
 use std::ops::Range;
 
@@ -114,6 +115,21 @@ impl Engine {
         Ok(())
     }
 
+    /// Builds a congestion notification.
+    pub(crate) fn build_cnp(
+        &mut self,
+        host: &mut Host,
+        qpn: Qpn,
+        context: &QpContext,
+        frame: &mut Frame,
+    ) -> Result<(), Stop> {
+        self.blocks.touch(host.now_ns, Block::TxPacketBuild, qpn.0);
+        let av = AddressVector { traffic_class: cnp::TRAFFIC_CLASS, ..context.av };
+        let headers = self.headers(qpn, &av, cnp::bth(context.dest_qpn.0), Extension::default())?;
+        emit(&headers, 0, frame);
+        Ok(())
+    }
+
     /// Lays out one packet of a READ's answer; the payload's place in it is the result.
     pub(crate) fn build_read_response(
         &mut self,
@@ -164,6 +180,14 @@ impl Engine {
         Aeth { syndrome: Syndrome::Ack { credits }, msn }
     }
 
+    /// Packets that there are many of: those of connections but for acknowledgements.
+    fn may_be_marked(&self, bth: &Bth) -> bool {
+        self.config.congestion.ecn
+            && bth.opcode.description().is_some_and(|packet| {
+                !matches!(packet.transport, Transport::Ud | Transport::Cnp) && packet.operation != Carried::Acknowledge
+            })
+    }
+
     fn headers(&self, qpn: Qpn, av: &AddressVector, bth: Bth, extension: Extension) -> Result<RoceHeaders, Stop> {
         let source = self.contexts.gids.get(av.sgid_index).ok_or(Stop::Broken(Diagnostic::ModifyValue))?;
         let flow_label = match av.flow_label {
@@ -176,7 +200,7 @@ impl Engine {
                 dest_mac: av.dest_mac,
                 vlan: source.vlan_id.map(|id| Vlan::new(av.service_level, id)),
             },
-            network: network(source, av),
+            network: network(source, av, self.may_be_marked(&bth)),
             udp_source_port: udp::source_port(flow_label),
             bth,
             extension,
@@ -205,17 +229,21 @@ fn flush(work: &SendWork, placement: &Placement) -> (Feth, Reth) {
     (feth, Reth { virtual_address: work.remote_address, remote_key: work.rkey.0, dma_length })
 }
 
-fn network(source: &GidEntry, av: &AddressVector) -> Network {
+/// In the traffic class: capable of being marked, ECT(0).
+const ECT_0: u8 = 0b10;
+const ECN_BITS: u8 = 0b11;
+
+fn network(source: &GidEntry, av: &AddressVector, may_be_marked: bool) -> Network {
+    let ect = if may_be_marked && av.traffic_class & ECN_BITS == 0 { ECT_0 } else { 0 };
+    let traffic_class = av.traffic_class | ect;
     let (source, dest) = (Gid(source.gid), Gid(av.dest_gid));
     let hop_limit = if av.hop_limit == 0 { 64 } else { av.hop_limit };
     match (source.to_ipv4(), dest.to_ipv4()) {
-        (Some(source), Some(dest)) => {
-            Network::V4 { source, dest, traffic_class: av.traffic_class, ttl: hop_limit, identification: 0 }
-        }
+        (Some(source), Some(dest)) => Network::V4 { source, dest, traffic_class, ttl: hop_limit, identification: 0 },
         _ => Network::V6 {
             source: source.to_ipv6(),
             dest: dest.to_ipv6(),
-            traffic_class: av.traffic_class,
+            traffic_class,
             flow_label: av.flow_label,
             hop_limit,
         },

@@ -75,6 +75,6 @@ pub use opcode::{Headers, Opcode, OpcodeDescription, Operation, Position, Transp
 pub use parse::{IcrcCheck, ParsedPacket, parse};
 pub use psn::{Msn, Psn};
 pub use reth::Reth;
-pub use roce::{Extension, LinkHeaders, Network, RoceHeaders};
+pub use roce::{Ecn, Extension, LinkHeaders, Network, RoceHeaders};
 pub use vlan::Vlan;
 pub use xrceth::XrcEth;

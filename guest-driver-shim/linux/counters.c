@@ -55,6 +55,10 @@ static const struct rdma_stat_desc counters[] = {
 	{ .name = "diagnostics" },
 	{ .name = "rx_atomic_writes" },
 	{ .name = "rx_flushes" },
+	{ .name = "np_cnp_sent" },
+	{ .name = "np_ecn_marked_roce_packets" },
+	{ .name = "rp_cnp_handled" },
+	{ .name = "rp_cnp_ignored" },
 	/* Crossings of the PCIe link, by class. */
 	{ .name = "pcie_doorbell" },
 	{ .name = "pcie_wqe_fetch" },

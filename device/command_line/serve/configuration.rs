@@ -1,5 +1,6 @@
 //! What `rnic serve` serves: the form of its TOML file, with the default of everything that is left out.
 
+use super::congestion::CongestionSettings;
 use super::values::{
     AdapterName, Address, BitRate, DoorbellPages, Entries, Frames, Generation, Mac, Microseconds, Mtu, QueueBytes,
     RingFrames, Seconds, Share, Threshold, Vectors, Width,
@@ -72,6 +73,8 @@ pub struct AdapterSettings {
     pub caches: CacheSettings,
     #[serde(default)]
     pub receive: ReceiveSettings,
+    #[serde(default)]
+    pub congestion: CongestionSettings,
 }
 
 /// The PCIe link.
@@ -267,6 +270,7 @@ impl AdapterSettings {
             link: LinkForm::default(),
             caches: CacheSettings::default(),
             receive: ReceiveSettings::default(),
+            congestion: CongestionSettings::default(),
         }
     }
 
@@ -290,6 +294,7 @@ impl AdapterSettings {
                 translation_cache_lines: entries(translation),
                 port_mtu_bytes: self.mtu.0,
                 strict: self.strict,
+                congestion: self.congestion.config(),
                 gids: self.gids.iter().map(|address| address.gid()).collect(),
                 ..usual.engine
             },

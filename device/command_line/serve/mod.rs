@@ -5,6 +5,7 @@
 
 mod configuration;
 mod conflicts;
+mod congestion;
 mod file;
 mod options;
 mod report;

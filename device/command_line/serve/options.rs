@@ -101,6 +101,9 @@ pub struct ServeOptions {
     /// A warning stops the device, so that no broken rule passes unseen.
     #[arg(long, help_heading = "Adapters")]
     pub strict: bool,
+    /// Packets of connections may be marked by a queue on their way: its receiver tells the sender, which slows down (DCQCN).
+    #[arg(long, help_heading = "Adapters")]
+    pub ecn: bool,
     /// How long the adapter's thread looks for work before it sleeps: quicker answers for a processor's time [default: 0].
     #[arg(long, value_name = "[NAME=]US", help_heading = "Adapters")]
     pub busy_poll: Vec<For<Microseconds>>,
@@ -165,7 +168,10 @@ impl ServeOptions {
             adapter.caches.translation = entries;
         })?;
         set(adapters, "busy-poll", &self.busy_poll, |adapter, time| adapter.busy_poll_us = time)?;
-        adapters.iter_mut().for_each(|adapter| adapter.strict |= self.strict);
+        adapters.iter_mut().for_each(|adapter| {
+            adapter.strict |= self.strict;
+            adapter.congestion.ecn |= self.ecn;
+        });
         self.apply_to_switch(adapters)
     }
 

@@ -53,6 +53,9 @@ number! {
     RingFrames(u32) is "2 to 65536 frames, a power of two" where |n| (2..=65536).contains(&n) && n.is_power_of_two();
     Seconds(u32) is "1 to 86400 seconds" where |n| (1..=86400).contains(&n);
     Microseconds(u32) is "0 to 10000000 microseconds" where |n| n <= 10_000_000;
+    Period(u32) is "1 to 10000000 microseconds" where |n| (1..=10_000_000).contains(&n);
+    GainShift(u32) is "1 to 20, for a gain of 1/2 to 1/1048576" where |n| (1..=20).contains(&n);
+    Stages(u32) is "1 to 1000 stages" where |n| (1..=1000).contains(&n);
     Frames(u32) is "1 to 65536 frames" where |n| (1..=65536).contains(&n);
     BitRate(u64) is "1000 to 1000000000000 bits per second" where |n| (1_000..=1_000_000_000_000).contains(&n);
     /// Room for one frame of the largest path MTU at least.

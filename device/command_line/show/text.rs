@@ -127,6 +127,9 @@ fn queue_pair(row: &QueuePairRow) -> String {
     let receives = row.srqn.map_or_else(|| ring(&row.receive_queue), |srqn| format!("from SRQ {srqn}"));
     let ahead = row.kept_ahead.map_or_else(String::new, |kept| format!(", {kept} kept ahead of a gap (selective)"));
     text += &format!("    receive   {receives}; {} frames waiting{ahead}\n", row.inbound_frames);
+    if let Some(rate) = row.limited_bits_per_second {
+        text += &format!("    rate      held to {:.3} Gb/s\n", rate as f64 / 1e9);
+    }
     for (timer, due_ns) in &row.timers_due_ns {
         text += &format!("    timer     {timer} due at {}\n", seconds(*due_ns));
     }

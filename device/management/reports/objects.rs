@@ -42,6 +42,9 @@ pub struct QueuePairRow {
     pub xrc_domain: Option<u32>,
     #[serde(default)]
     pub privileged: bool,
+    /// What its sending is held to, by its user or by congestion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_bits_per_second: Option<u64>,
     /// Of one that retransmits selectively: packets that are kept ahead of a gap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_ahead: Option<usize>,
@@ -240,6 +243,7 @@ impl From<QueuePairView> for QueuePairRow {
             srqn: view.srqn,
             xrc_domain: view.xrc_domain,
             privileged: view.privileged,
+            limited_bits_per_second: view.limited_bits_per_second,
             kept_ahead: view.selective,
             send_queue: view.send_queue.into(),
             receive_queue: view.receive_queue.into(),
