@@ -3,7 +3,7 @@
 #include "rnic.h"
 
 /* In the order of the device's numbers. */
-#define PORT_COUNTERS 50
+#define PORT_COUNTERS 54
 static const struct rdma_stat_desc counters[] = {
 	{ .name = "sent_pkts" },
 	{ .name = "rcvd_pkts" },
