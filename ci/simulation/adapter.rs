@@ -9,12 +9,12 @@ use rnic_engine::{Engine, EngineConfig, HostWrite};
 use rnic_pcie::config_space::{ConfigDescription, ConfigSpace};
 use rnic_pcie::dma_window::Permissions;
 use rnic_pcie::write_combine::{LineOffsets, WriteCombiner, Writes};
-use rnic_pcie::{Class, DmaFault, DmaPort, DmaTag, Link, Observed, Origin, Revocation, Verdict};
+use rnic_pcie::{Cause, Class, DmaFault, DmaPort, DmaTag, Link, Observed, Origin, Revocation, Verdict};
 use rnic_shim::backings::in_process::InProcessDevice;
 use rnic_switch::Port;
 use rnic_wire::{Frame, IcrcState, is_roce};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::rc::Rc;
@@ -27,6 +27,22 @@ const LINE_TIMEOUT_NS: u64 = 1_000_000;
 struct Decisions {
     held: u64,
     faults: Vec<Origin>,
+    /// Queue pairs that are destroyed, and reads that name one of them all the same.
+    destroyed: BTreeSet<u32>,
+    strays: Vec<Origin>,
+}
+
+impl Decisions {
+    fn note_stray(&mut self, origin: Origin) {
+        let (Cause::Send { qpn, .. } | Cause::Receive { qpn_or_srqn: qpn, .. } | Cause::Packet { qpn, .. }) =
+            origin.cause
+        else {
+            return;
+        };
+        if self.destroyed.contains(&qpn) {
+            self.strays.push(origin);
+        }
+    }
 }
 
 pub struct Adapter {
@@ -75,12 +91,13 @@ impl Adapter {
     /// From now on host memory answers like this. What is held comes back in its time.
     pub fn set_memory(&mut self, memory: Memory) {
         self.memory = memory;
-        if memory.hold == 0 && memory.faults == 0 {
-            return self.link.set_read_policy(None);
-        }
         let (mut random, decisions) = (self.random.fork(), Arc::clone(&self.decisions));
         self.link.set_read_policy(Some(Box::new(move |origin, _| {
             let mut decisions = decisions.lock().unwrap_or_else(PoisonError::into_inner);
+            decisions.note_stray(origin);
+            if memory.hold == 0 && memory.faults == 0 {
+                return Verdict::Now;
+            }
             // Only what fails queue pairs: a command ring that does not answer is another story.
             let share = match origin.class {
                 Class::PayloadRead | Class::WqeFetch => memory.faults,
@@ -105,6 +122,21 @@ impl Adapter {
         let faults = std::mem::take(&mut self.decisions.lock().unwrap_or_else(PoisonError::into_inner).faults);
         self.failed_reads += faults.len() as u64;
         faults
+    }
+
+    /// From now on there is no such queue pair, or there is one again.
+    pub fn note_destroyed(&mut self, qpn: u32, destroyed: bool) {
+        let numbers = &mut self.decisions.lock().unwrap_or_else(PoisonError::into_inner).destroyed;
+        if destroyed {
+            numbers.insert(qpn);
+        } else {
+            numbers.remove(&qpn);
+        }
+    }
+
+    /// A read for a queue pair that there is not.
+    pub fn stray_read(&self) -> Option<Origin> {
+        self.decisions.lock().unwrap_or_else(PoisonError::into_inner).strays.first().copied()
     }
 
     pub fn set_time(&mut self, now_ns: u64) {

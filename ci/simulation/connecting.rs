@@ -1,5 +1,6 @@
 //! How connections are made, with which numbers, and how one end vanishes.
 
+use crate::commands::Drain;
 use crate::connection::*;
 use crate::run::{Checked, Simulation, explain};
 use rnic_abi::command::*;
@@ -74,7 +75,7 @@ impl Simulation {
         let connection = &mut self.connections[number];
         (connection.profile, connection.phase, connection.doom) = (profile, Phase::Running, None);
         (connection.gone, connection.late, connection.established) = ([false; 2], late, [false; 2]);
-        connection.last_receive = [false; 2];
+        (connection.last_receive, connection.drains) = ([false; 2], [Drain::No; 2]);
         let selective = connection.selective;
         for (flow, psn) in connection.flows.iter_mut().zip(psns) {
             flow.restart(psn, window, &profile, selective, lag_ns);
@@ -121,7 +122,7 @@ impl Simulation {
         let connection = &mut self.connections[number];
         let posted = connection.flows[side].outstanding.len() + connection.flows[1 - side].receives.len();
         self.hosts[end.host].counted.unseen_most += posted as u64;
-        connection.gone[side] = true;
+        (connection.gone[side], connection.drains[side]) = (true, Drain::No);
         connection.flows[side].forget_sends();
         connection.flows[1 - side].forget_receives();
         self.hosts[end.host].counted.receives_most += 1;

@@ -2,6 +2,7 @@
 
 use crate::check::requester::RequesterCheck;
 use crate::check::responder::ResponderCheck;
+use crate::commands::Drain;
 use crate::host::Region;
 use crate::message::{AtomicWork, Message, Places};
 use crate::operations::{Fault, FaultKind};
@@ -295,6 +296,10 @@ pub struct Connection {
     pub established: [bool; 2],
     /// Sides that have told that they take no more of a shared receive queue.
     pub last_receive: [bool; 2],
+    /// Send queues that are being drained.
+    pub drains: [Drain; 2],
+    /// Queue pairs that do not exist between two lives.
+    pub destroyed: [bool; 2],
     /// Both sides retransmit selectively.
     pub selective: bool,
     /// Of an initiator and a target: the first side alone sends.

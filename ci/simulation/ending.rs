@@ -58,7 +58,10 @@ impl Simulation {
                     self.end_connection(number)?;
                     return Ok(true);
                 }
-                Ok(self.keep_view(number, 0)? | self.keep_view(number, 1)? | self.disturb(number)?)
+                Ok(self.keep_view(number, 0)?
+                    | self.keep_view(number, 1)?
+                    | self.command(number)?
+                    | self.disturb(number)?)
             }
             Phase::Ending => {
                 if !connection.flows.iter().all(Flow::is_idle)
@@ -76,10 +79,12 @@ impl Simulation {
                     // What a target had in hand has ended with it.
                     self.poll_host(self.connections[number].ends[1].host)?;
                 }
+                self.destroy_some(number)?;
                 self.connections[number].phase = Phase::Resting { until_ns: self.now_ns + REST_NS };
                 Ok(true)
             }
             Phase::Resting { until_ns } if self.now_ns >= until_ns => {
+                self.revive(number).map_err(|what| format!("connection {number}, {what}"))?;
                 self.connect(number).map_err(explain("connecting"))?;
                 Ok(true)
             }

@@ -48,6 +48,9 @@ impl Simulation {
             self.coverage.item(25);
             return Ok(());
         }
+        if event.event_type == EventType::SQ_DRAINED {
+            return self.judge_drained(number, side).map_err(|what| format!("host {host}: {event:?}: {what}"));
+        }
         let patience = connection.may_have_failed(side, self.now_ns);
         let expected = match connection.doom {
             Some(Doom::Fault { flow, fault: Fault { event: Some(expected), .. } }) if flow == 1 - side => {

@@ -1,5 +1,6 @@
 //! How the fabric is made: completion queues, queue pairs and regions; then every connection.
 
+use crate::commands::Drain;
 use crate::connection::*;
 use crate::host::Queue;
 use crate::run::Simulation;
@@ -63,6 +64,8 @@ impl Simulation {
                 late: None,
                 established: [false; 2],
                 last_receive: [false; 2],
+                drains: [Drain::No; 2],
+                destroyed: [false; 2],
                 selective,
                 extended,
                 profile,

@@ -101,6 +101,9 @@ impl Simulation {
             flow.requester.on_sent(packet.psn, self.now_ns)?
         };
         let (first, last) = (at == 0, answered || at + 1 == message.packets);
+        if first && !sent.again && !connection.drains[from].lets_begin(message.first_psn, self.plan.memory.hold > 0) {
+            return Err("a message begins while its send queue is drained".into());
+        }
         let coverage = &mut self.coverage;
         if answered && flow.requester.unanswered() > profile.rd_atomics.into() {
             return Err(format!("{} READs and atomics are outstanding", flow.requester.unanswered()));

@@ -10,6 +10,7 @@ mod aim;
 mod arrivals;
 pub mod check;
 pub mod checklist;
+mod commands;
 mod compose;
 mod connecting;
 pub mod connection;

@@ -227,6 +227,8 @@ pub enum FaultKind {
     Unaligned,
     /// What a READ or an atomic brings has no place.
     LandingKey,
+    /// What it brings is not 8 bytes.
+    AtomicLength,
     /// Opcode that does not exist.
     Opcode,
     /// The receive work request is too small, or its key is bad, or its bytes are behind its region.
@@ -249,7 +251,9 @@ impl FaultKind {
     /// The sender notices by itself: no packet of the message leaves.
     pub fn is_local(self) -> bool {
         let of_keys = matches!(self, Self::BindRegion | Self::BindRange | Self::FreeKey | Self::RegisterRights);
-        of_keys || matches!(self, Self::LKey | Self::LKeyRange | Self::LKeyPd | Self::BothKeys | Self::Opcode)
+        of_keys
+            || self == Self::AtomicLength
+            || matches!(self, Self::LKey | Self::LKeyRange | Self::LKeyPd | Self::BothKeys | Self::Opcode)
     }
 
     pub fn needs_receive(self) -> bool {
@@ -272,6 +276,7 @@ impl FaultKind {
             Self::LKey | Self::LKeyRange | Self::LKeyPd | Self::Opcode => {
                 matches!(family, Family::Send | Family::Write)
             }
+            Self::AtomicLength => family == Family::Atomic,
             Self::PeerGone => true,
         }
     }
@@ -310,6 +315,7 @@ faults! {
     "both keys bad" BothKeys LOC_PROT_ERR, None, None, [59, 60, 73];
     "unaligned atomic" Unaligned REM_INV_REQ_ERR, REQUEST, None, [16, 53, 73];
     "landing key bad" LandingKey LOC_PROT_ERR, None, None, [61, 73];
+    "atomic of another length" AtomicLength LOC_LEN_ERR, None, None, [62, 73];
     "no such opcode" Opcode LOC_QP_OP_ERR, None, None, [69, 73];
     "receive too small" ReceiveSmall REM_INV_REQ_ERR, REQUEST, LENGTH, [19, 53, 73, 103];
     "receive key bad" ReceiveKey REM_OP_ERR, FATAL, PROTECTION, [20, 53, 73, 103];

@@ -51,6 +51,37 @@ impl Simulation {
         }
     }
 
+    /// A failure names the rule that explains it, and that is one of its status.
+    fn judge_rule(&mut self, completion: &WorkCompletion) -> Checked {
+        let status = completion.status();
+        if status == CompletionStatus::SUCCESS {
+            return if completion.vendor_err == 0 { Ok(()) } else { Err("it has a vendor code".into()) };
+        }
+        // The table of the datasheet.
+        let right = match status {
+            CompletionStatus::LOC_LEN_ERR => matches!(completion.vendor_err, 500 | 408 | 413 | 516),
+            CompletionStatus::LOC_QP_OP_ERR => {
+                matches!(completion.vendor_err, 400..=407 | 409..=412 | 414 | 441 | 442 | 447..=449)
+            }
+            CompletionStatus::LOC_PROT_ERR => matches!(completion.vendor_err, 420..=423 | 440 | 441),
+            CompletionStatus::WR_FLUSH_ERR => completion.vendor_err == 511,
+            CompletionStatus::MW_BIND_ERR => matches!(completion.vendor_err, 443..=446),
+            CompletionStatus::BAD_RESP_ERR => completion.vendor_err == 515,
+            CompletionStatus::REM_INV_REQ_ERR => completion.vendor_err == 502,
+            CompletionStatus::REM_ACCESS_ERR => completion.vendor_err == 503,
+            CompletionStatus::REM_OP_ERR => completion.vendor_err == 504,
+            CompletionStatus::RETRY_EXC_ERR => completion.vendor_err == 505,
+            CompletionStatus::RNR_RETRY_EXC_ERR => completion.vendor_err == 506,
+            // A queue pair's context is never lost here.
+            _ => false,
+        };
+        if !right {
+            return Err(format!("vendor code {} is none of that status", completion.vendor_err));
+        }
+        self.coverage.item(80);
+        Ok(())
+    }
+
     fn judge(&mut self, host: usize, completion: &WorkCompletion) -> Checked {
         self.hosts[host].counted.completions += 1;
         let numbers = [completion.qpn.into(), completion.wr_id, completion.status.into(), completion.opcode.into()];
@@ -63,6 +94,7 @@ impl Simulation {
             (None, Some(station)) => self.judge_station(station, completion),
             (None, None) => Err("which it has not".into()),
         };
+        let judged = judged.and_then(|()| self.judge_rule(completion));
         judged.map_err(|what| {
             let kind = if receive { "receive" } else { "send" };
             let (qpn, status) = (completion.qpn, completion.status());
@@ -74,14 +106,19 @@ impl Simulation {
     fn arm_some(&mut self, host: usize) -> Checked {
         for queue in 0..self.hosts[host].queues.len() {
             let Queue { cqn, armed, .. } = self.hosts[host].queues[queue];
-            if armed.is_some() || !self.random.one_in(self.plan.armed_one_in) {
+            // One that is armed may be armed once more: for more that counts, for less it does not.
+            let again = armed.is_some();
+            if (again && !self.random.one_in(8)) || !self.random.one_in(self.plan.armed_one_in) {
                 continue;
             }
             let solicited_only = self.random.one_in(2);
             let host = &mut self.hosts[host];
             host.device.arm(cqn, solicited_only).map_err(explain("arming a completion queue"))?;
-            host.queues[queue].armed = Some(solicited_only);
+            host.queues[queue].armed = Some(solicited_only && armed != Some(false));
             host.counted.arms += 1;
+            if again && armed != Some(solicited_only) {
+                self.coverage.item(95);
+            }
             if solicited_only {
                 self.coverage.item(94);
             }

@@ -171,7 +171,11 @@ impl Simulation {
         let source = &host.source;
         let kind = message.fault.map(|fault| fault.kind);
         if message.operation.brings_data() {
-            return landing_elements(landing, message, kind == Some(FaultKind::LandingKey));
+            let mut elements = landing_elements(landing, message, kind == Some(FaultKind::LandingKey));
+            if let Some(last) = elements.last_mut().filter(|_| kind == Some(FaultKind::AtomicLength)) {
+                last.length_bytes -= 1;
+            }
+            return elements;
         }
         let mut elements: Vec<Sge> =
             message.pieces.iter().map(|(from, length)| source.memory.sge((*from).into(), *length)).collect();

@@ -2,6 +2,7 @@
 //! up again by their driver: every object is made anew under its number, every region gets another key. Whoever was
 //! connected with them fails or is ended; nobody else may notice.
 
+use crate::commands::Drain;
 use crate::connection::*;
 use crate::host::vlan_of;
 use crate::run::{Checked, Simulation, explain};
@@ -67,7 +68,7 @@ impl Simulation {
             if matches!(connection.phase, Phase::Resting { .. }) {
                 continue;
             }
-            (connection.gone[side], connection.late) = (true, None);
+            (connection.gone[side], connection.late, connection.drains[side]) = (true, None, Drain::No);
             connection.flows[side].forget_sends();
             connection.flows[1 - side].forget_receives();
             if connection.runs() {
@@ -113,7 +114,9 @@ impl Simulation {
                 opened.renew(&mut view.region)?;
                 view.lose(&mut opened.device);
             }
-            self.create_again(number, side)?;
+            if !self.connections[number].destroyed[side] {
+                self.create_again(number, side)?;
+            }
         }
         Ok(())
     }

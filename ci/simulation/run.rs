@@ -1,5 +1,6 @@
 //! A run: the fabric of a plan, its program, and the loop that lets everything happen in virtual time.
 
+use crate::commands::Drain;
 use crate::connection::*;
 use crate::coverage::Coverage;
 use crate::host::Host;
@@ -174,6 +175,7 @@ impl Simulation {
         self.connections.iter().all(|connection| {
             connection.runs()
                 && connection.doom.is_none()
+                && connection.drains == [Drain::No; 2]
                 && connection.flows.iter().all(|flow| flow.outstanding.is_empty())
         }) && self.lines_are_over()
             && self.broken.is_empty()
@@ -236,7 +238,10 @@ impl Simulation {
         }
         self.frame = frame;
         adapter.take_faults().into_iter().for_each(|origin| self.excuse(host, origin));
-        Ok(moved)
+        match adapter.stray_read() {
+            Some(origin) => Err(format!("host {host}: {origin:?} reads for a queue pair that was destroyed")),
+            None => Ok(moved),
+        }
     }
 
     /// Nothing can happen before the next deadline.

@@ -282,6 +282,16 @@ impl RequesterCheck {
         self.points.back().map_or((0, 0), |point| (point.tries, point.rnr_tries))
     }
 
+    /// The first PSN that was never sent.
+    pub fn fresh(&self) -> u32 {
+        self.fresh
+    }
+
+    /// Everything that was sent is answered.
+    pub fn is_settled(&self) -> bool {
+        self.points.back().is_none_or(|point| point.psn == self.fresh)
+    }
+
     /// Whether refusals and timeouts without progress were so many that the sender may have given up by now.
     pub fn may_have_given_up(&self, now_ns: u64) -> bool {
         let until = |at: usize| self.points.get(at + 1).map_or(now_ns, |next| now_ns.min(next.at_ns + self.lag_ns));
