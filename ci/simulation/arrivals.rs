@@ -103,6 +103,9 @@ impl Simulation {
             self.check_bytes(sender.host, receiver.host, arena + u64::from(posted.at), message)?;
         }
         self.coverage.items(&[26, 72]);
+        if message.queue.is_none() && posted.number < self.connections[number].flows[side].early {
+            self.coverage.item(79);
+        }
         if message.invalidates.is_some() {
             self.coverage.item(37);
             self.view_closes(number, side)?;

@@ -56,20 +56,8 @@ impl Simulation {
             | ACCESS_REMOTE_ATOMIC
             | ACCESS_FLUSH_GLOBAL
             | ACCESS_FLUSH_PERSISTENT;
-        for side in [0, 1] {
-            let (own, peer) = (ends[side], ends[1 - side]);
-            let av = self.address_of(peer.host);
-            let device = &mut self.hosts[own.host].device;
-            device.modify_queue_pair(own.qpn, init_attributes(access))?;
-            let rtr = RtrAttributes {
-                path_mtu_bytes: profile.mtu,
-                dest_qpn: peer.qpn.0,
-                rq_psn: psns[1 - side],
-                max_dest_rd_atomic: profile.rd_atomics,
-                min_rnr_timer: profile.min_rnr_timer,
-                av,
-            };
-            device.modify_queue_pair(own.qpn, of_half(side, extended, rtr_attributes(rtr)))?;
+        for end in ends {
+            self.hosts[end.host].device.modify_queue_pair(end.qpn, init_attributes(access))?;
         }
         let late = self.random.one_in(3).then(|| (self.random.index(2), self.now_ns + self.random.between(1, 400_000)));
         let connection = &mut self.connections[number];
@@ -81,12 +69,39 @@ impl Simulation {
             flow.restart(psn, window, &profile, selective, lag_ns);
         }
         for side in [0, 1] {
+            let (own, peer) = (ends[side], ends[1 - side]);
+            self.receive_early(number, side)?;
+            let rtr = RtrAttributes {
+                path_mtu_bytes: profile.mtu,
+                dest_qpn: peer.qpn.0,
+                rq_psn: psns[1 - side],
+                max_dest_rd_atomic: profile.rd_atomics,
+                min_rnr_timer: profile.min_rnr_timer,
+                av: self.address_of(peer.host),
+            };
+            let step = of_half(side, extended, rtr_attributes(rtr));
+            self.hosts[own.host].device.modify_queue_pair(own.qpn, step)?;
+        }
+        for side in [0, 1] {
             self.renew_view(number, side)?;
         }
         for side in [0, 1].into_iter().filter(|side| late.is_none_or(|(late, _)| late != *side)) {
             self.make_ready_to_send(number, side)?;
         }
         self.coverage.items(&[81, 106]);
+        Ok(())
+    }
+
+    /// Receives are posted from INIT on: they are there when the first message comes.
+    fn receive_early(&mut self, number: usize, side: usize) -> Result<()> {
+        if self.connections[number].shares(side) || !self.random.one_in(3) {
+            return Ok(());
+        }
+        for _ in 0..self.random.between(1, 3) {
+            self.post_receive(number, 1 - side).map_err(|what| VerbsError::Missing { what })?;
+        }
+        let flow = &mut self.connections[number].flows[1 - side];
+        flow.early = flow.next_receive;
         Ok(())
     }
 

@@ -72,6 +72,8 @@ pub struct Flow {
     pub receives: VecDeque<Posted>,
     pub receive_places: Places,
     pub next_receive: u64,
+    /// Receives with smaller numbers were posted in INIT.
+    pub early: u64,
     /// Receives that no message is meant for yet, by size; and messages that no receive is posted for.
     pub unmatched_receives: VecDeque<u32>,
     pub unmatched_messages: VecDeque<Rc<Message>>,
@@ -125,6 +127,7 @@ impl Flow {
             receives: VecDeque::new(),
             receive_places: Places::new(arena_bytes as u32 - BEHIND_RECEIVES),
             next_receive: 0,
+            early: 0,
             unmatched_receives: VecDeque::new(),
             unmatched_messages: VecDeque::new(),
             arriving: VecDeque::new(),
@@ -152,6 +155,7 @@ impl Flow {
         (self.next_number, self.next_receive, self.unsignaled) = (0, 0, 0);
         (self.failed, self.receive_failed, self.flushed, self.wanted) = (false, false, false, None);
         (self.unread, self.rekeyed, self.failed_at) = (Unread::default(), false, None);
+        self.early = 0;
         self.answered.clear();
         self.requester =
             RequesterCheck::new(psn, window, profile.timeout_ns(), profile.retry_cnt.into()).lagging(lag_ns);

@@ -37,7 +37,7 @@ impl Simulation {
         Ok(posted > 0)
     }
 
-    fn post_receive(&mut self, number: usize, side: usize) -> Checked<bool> {
+    pub(crate) fn post_receive(&mut self, number: usize, side: usize) -> Checked<bool> {
         let random = &mut self.random;
         let connection = &mut self.connections[number];
         let (mtu, in_error) = (connection.profile.mtu, !connection.runs());
