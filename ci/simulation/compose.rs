@@ -33,7 +33,14 @@ impl Simulation {
         if !self.random.per_million(self.plan.faults) {
             return None;
         }
-        let rare = [FaultKind::PeerGone, FaultKind::NeverReady, FaultKind::ReceiveSmall, FaultKind::ReceiveKey];
+        let rare = [
+            FaultKind::PeerGone,
+            FaultKind::NeverReady,
+            FaultKind::NeverReady,
+            FaultKind::ReceiveSmall,
+            FaultKind::ReceiveKey,
+            FaultKind::ReceiveRange,
+        ];
         let drawn = &FAULTS[self.random.index(FAULTS.len())];
         let stale = flow.view.as_ref().and_then(View::stale_key).is_some();
         let wanted = match self.random.below(3) {

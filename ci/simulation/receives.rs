@@ -2,6 +2,7 @@
 
 use crate::aim::*;
 use crate::connection::*;
+use crate::flow::BEHIND_RECEIVES;
 use crate::operations::{Family, FaultKind};
 use crate::run::{Checked, Simulation, explain};
 use rnic_shim::verbs::*;

@@ -1,11 +1,10 @@
 //! Shared receive queues: receives that several queue pairs of a host take, each once, and a limit that tells when few
 //! are left.
 
-use crate::connection::{Connection, Doom, End, Posted};
+use crate::connection::Posted;
 use crate::host::{Host, Region};
 use crate::run::{Checked, Simulation, explain};
 use crate::unreliable::Station;
-use rnic_abi::EventType;
 use rnic_shim::verbs::*;
 use std::collections::BTreeMap;
 
@@ -27,27 +26,27 @@ pub struct SharedQueue {
     posted: BTreeMap<u64, u32>,
     next: u64,
     /// Queue pairs that may have one in hand; and those of them that keep it when their message is lost.
-    users: usize,
+    pub(crate) users: usize,
     keepers: usize,
-    limit: Option<Limit>,
+    pub(crate) limit: Option<Limit>,
     /// Receives are posted late.
     dry: bool,
 }
 
 /// A limit that is armed.
 #[derive(Clone, Copy, Debug)]
-struct Limit {
-    receives: u16,
+pub(crate) struct Limit {
+    pub receives: u16,
     /// The fewest that can have been left since it was armed.
-    fewest: i64,
+    pub fewest: i64,
     /// Fewer than the limit were posted: the event must come.
-    due: bool,
+    pub due: bool,
 }
 
 /// Receives are numbered for each queue; the bits above say which one.
 const NUMBER_BITS: u32 = 32;
 /// The extended domain of every host.
-const DOMAIN: u32 = 0x77;
+pub(crate) const DOMAIN: u32 = 0x77;
 
 /// The queue that a receive of this number was posted to.
 pub fn queue_of(wr_id: u64) -> usize {
@@ -133,47 +132,6 @@ impl Simulation {
         self.shared[chosen].users += 1;
         self.shared[chosen].keepers += usize::from(keeps);
         Some(chosen)
-    }
-
-    /// Queues of an extended domain at a host.
-    pub(crate) fn extended_queues_of(&self, host: usize) -> Vec<usize> {
-        let of_host = |at: &usize| self.shared[*at].host == host && self.shared[*at].cqn.is_some();
-        (0..self.shared.len()).filter(of_host).collect()
-    }
-
-    /// An initiator at one host, a target at the other, which may have a receive of any queue of its domain in hand.
-    pub(crate) fn build_extended_ends(
-        &mut self,
-        pair: [usize; 2],
-        choice: [[usize; 2]; 2],
-        _selective: bool,
-    ) -> Result<[End; 2]> {
-        let end = |host: usize, choice: [usize; 2]| {
-            let [send_cq, receive_cq] = choice.map(|queue| self.hosts[host].queues[queue].cqn);
-            End { host, qpn: Qpn(0), send_cq, receive_cq, shared: None }
-        };
-        let mut ends = [end(pair[0], choice[0]), end(pair[1], choice[1])];
-        let spec = QpSpec { qpn: None, ..self.spec_of(ends[0], false) };
-        ends[0].qpn = self.hosts[pair[0]].device.create_xrc_initiator(spec)?;
-        ends[1].qpn = self.hosts[pair[1]].device.create_xrc_target(None, DOMAIN)?;
-        for queue in self.extended_queues_of(pair[1]) {
-            self.shared[queue].users += 1;
-        }
-        Ok(ends)
-    }
-
-    /// One end of a connection under its number, after its adapter has begun anew.
-    pub(crate) fn create_again(&mut self, number: usize, side: usize) -> Result<()> {
-        let Connection { ends, selective, extended, .. } = self.connections[number];
-        let end = ends[side];
-        let spec = self.spec_of(end, selective);
-        let device = &mut self.hosts[end.host].device;
-        match (extended, side) {
-            (false, _) => self.create_pair(end.host, spec, end.shared)?,
-            (true, 0) => device.create_xrc_initiator(spec)?,
-            (true, _) => device.create_xrc_target(Some(end.qpn.0), DOMAIN)?,
-        };
-        Ok(())
     }
 
     pub(crate) fn create_pair(&mut self, host: usize, spec: QpSpec, shared: Option<usize>) -> Result<Qpn> {
@@ -279,101 +237,5 @@ impl Simulation {
         self.coverage.note("receives of a shared queue", 1);
         self.coverage.item(101);
         Ok(Posted { number: wr_id, at, size: queue.entry_bytes })
-    }
-
-    /// SRQ_LIMIT_REACHED: of a limit that is armed, once, and not while enough are left.
-    pub(crate) fn judge_limit(&mut self, host: usize, event: Event) -> Checked {
-        let place = self.shared.iter().position(|queue| queue.host == host && queue.srqn.0 == event.object);
-        let Some(number) = place else { return Err(format!("host {host}: {event:?}, of no queue")) };
-        let left = self.surely_left(number);
-        let queue = &mut self.shared[number];
-        let Some(limit) = queue.limit.take() else {
-            return Err(format!("host {host}: {event:?}, and no limit is armed"));
-        };
-        if limit.fewest.min(left) >= limit.receives.into() {
-            return Err(format!(
-                "host {host}: {event:?}, and at least {} of {} were left",
-                limit.fewest, limit.receives
-            ));
-        }
-        self.coverage.item(100);
-        self.coverage.note("limits of a shared queue", 1);
-        Ok(())
-    }
-
-    /// QP_LAST_WQE_REACHED: once, of a queue pair in the error state.
-    pub(crate) fn judge_last_receive(&mut self, host: usize, event: Event) -> Checked {
-        let told = if let Some((number, side)) = self.places.get(&(host, event.object)).copied() {
-            let connection = &mut self.connections[number];
-            let told = connection.ends[side].shared.is_some();
-            told.then(|| std::mem::replace(&mut connection.last_receive[side], true))
-        } else if let Some(station) = self.unreliable.places.get(&(host, event.object)).copied() {
-            let station = &mut self.unreliable.stations[station];
-            station.shared.map(|_| std::mem::replace(&mut station.last_receive, true))
-        } else {
-            None
-        };
-        match told {
-            Some(false) => {
-                self.coverage.item(76);
-                Ok(())
-            }
-            Some(true) => Err(format!("host {host}: {event:?}, for the second time")),
-            None => Err(format!("host {host}: {event:?}, of a queue pair that shares nothing")),
-        }
-    }
-
-    /// SRQ_ERR: memory refused a read of the index ring. The driver begins anew with the whole adapter.
-    fn judge_broken(&mut self, host: usize, event: Event) -> Checked {
-        let of_event = |queue: &&SharedQueue| queue.host == host && queue.srqn.0 == event.object;
-        match self.shared.iter().find(of_event) {
-            Some(queue) if queue.suspect => {
-                self.broken.insert(host);
-                self.coverage.note("shared queues that broke", 1);
-                Ok(())
-            }
-            _ => Err(format!("host {host}: {event:?}, and nothing is wrong with its ring")),
-        }
-    }
-
-    /// Memory refused to tell a queue pair of a receive that it shares: all who share with it may fail.
-    pub(crate) fn suspect_shared(&mut self, host: usize, qpn: u32) {
-        let queues = match (self.places.get(&(host, qpn)), self.unreliable.places.get(&(host, qpn))) {
-            (Some((number, _)), _) if self.connections[*number].extended => self.extended_queues_of(host),
-            (Some((number, side)), _) => self.connections[*number].ends[*side].shared.into_iter().collect(),
-            (None, Some(station)) => self.unreliable.stations[*station].shared.into_iter().collect(),
-            (None, None) => Vec::new(),
-        };
-        for queue in queues {
-            self.shared[queue].suspect = true;
-            for connection in &mut self.connections {
-                let extended = connection.extended && connection.ends[1].host == host;
-                if connection.ends.iter().any(|end| end.shared == Some(queue)) || extended {
-                    connection.doom = Some(Doom::Memory);
-                }
-            }
-            for station in self.unreliable.stations.iter().filter(|station| station.shared == Some(queue)) {
-                self.unreliable.lines[station.line].excused = true;
-            }
-        }
-    }
-
-    /// Events of shared receive queues, and of the queue pairs that use them.
-    pub(crate) fn judge_shared_event(&mut self, host: usize, event: Event) -> Option<Checked> {
-        match event.event_type {
-            EventType::SRQ_LIMIT_REACHED => Some(self.judge_limit(host, event)),
-            EventType::QP_LAST_WQE_REACHED => Some(self.judge_last_receive(host, event)),
-            EventType::SRQ_ERR => Some(self.judge_broken(host, event)),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn check_shared(&self) -> Checked {
-        for queue in &self.shared {
-            if queue.limit.is_some_and(|limit| limit.due) {
-                return Err(format!("host {}: {} fell below its limit, and said nothing", queue.host, queue.srqn));
-            }
-        }
-        Ok(())
     }
 }
