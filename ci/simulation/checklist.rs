@@ -46,6 +46,7 @@ const HAPPENINGS: &[&str] = &[
     "keys that were closed",
     "limits of a shared queue",
     "lost frames",
+    "messages beyond the credits",
     "messages of extended connections",
     "messages through a view",
     "multicast datagrams",

@@ -9,6 +9,9 @@ use rnic_engine::context::queue_pair::QpState;
 /// Longer than any frame stays in the fabric.
 pub(crate) const REST_NS: u64 = 3_000_000;
 
+/// The driver notices in one of so many turns that a queue pair has fallen; meanwhile its peer finds out by itself.
+const FALLEN_ONE_IN: u64 = 100;
+
 impl Simulation {
     /// Lets connections live: mistakes of the driver, failures that have been noticed, ends and new beginnings.
     pub(crate) fn keep_connections(&mut self) -> Checked<bool> {
@@ -41,6 +44,12 @@ impl Simulation {
                     }
                     return Ok(true);
                 }
+                // Receives that are shared are not flushed, and what nobody waits for tells of nothing.
+                if connection.is_excused() && self.random.one_in(FALLEN_ONE_IN) && self.has_fallen(number) {
+                    self.end_connection(number)?;
+                    return Ok(true);
+                }
+                let connection = &self.connections[number];
                 let reset = matches!(connection.doom, Some(Doom::Reset));
                 if reset && connection.flows.iter().all(|flow| flow.outstanding.is_empty()) {
                     // Nobody waits for anything that could tell of it.
@@ -92,8 +101,14 @@ impl Simulation {
         }
     }
 
+    /// A queue pair of it is in the error state.
+    fn has_fallen(&self, number: usize) -> bool {
+        self.connections[number].ends.iter().any(|end| self.state_of(*end) == Some(QpState::Err))
+    }
+
     /// A key that went away hurts nobody who did not use it.
     fn forgive(&mut self, number: usize) {
+        let fallen = self.connections[number].is_excused() && self.has_fallen(number);
         let connection = &mut self.connections[number];
         let over = match connection.doom {
             Some(Doom::Rekey { flow, before, .. }) => {
@@ -101,7 +116,7 @@ impl Simulation {
                 !flow.failed && flow.outstanding.front().is_none_or(|message| message.number >= before)
             }
             Some(Doom::Memory) => {
-                self.healed_ns.is_some() && connection.flows.iter().all(|flow| flow.outstanding.is_empty())
+                !fallen && self.healed_ns.is_some() && connection.flows.iter().all(|flow| flow.outstanding.is_empty())
             }
             _ => false,
         };

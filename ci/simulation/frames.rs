@@ -1,8 +1,8 @@
 //! Frames as they leave an adapter and as they reach one: what the checkers see of the engine's work.
 
-use crate::check::content;
 use crate::check::packet::{ACKNOWLEDGE, Packet, step};
 use crate::check::requester::{Answer, Jump};
+use crate::check::{content, credits};
 use crate::connection::Doom;
 use crate::message::pool;
 use crate::run::{Checked, Simulation};
@@ -101,6 +101,14 @@ impl Simulation {
             return Err("a message begins while its send queue is drained".into());
         }
         let coverage = &mut self.coverage;
+        // With slow memory it is not known what the sender has heard by now.
+        let exact = self.plan.memory.hold == 0 && !selective && !sent.again;
+        if let Some((promised, unacked)) = flow.requester.promise().filter(|_| exact)
+            && message.operation.consumes_receive()
+            && credits::check_begin(promised, unacked, &flow.outstanding, &message, at)?
+        {
+            coverage.note("messages beyond the credits", 1);
+        }
         if answered && flow.requester.unanswered() > profile.rd_atomics.into() {
             return Err(format!("{} READs and atomics are outstanding", flow.requester.unanswered()));
         }
@@ -150,12 +158,16 @@ impl Simulation {
         if packet.opcode != ACKNOWLEDGE {
             return self.answer_leaves(number, to, packet);
         }
-        let (doom, profile) = (connection.doom, connection.profile);
+        let (doom, profile, shares) = (connection.doom, connection.profile, connection.shares(1 - to));
         let flow = &mut connection.flows[to];
         let Some((syndrome, msn)) = packet.aeth else { return Err("no AETH".into()) };
         let psn = packet.psn;
         match answer(syndrome) {
-            Some(Answer::Ack) => flow.responder.on_ack(psn, msn)?,
+            Some(Answer::Ack) => {
+                flow.responder.on_ack(psn, msn)?;
+                let posted = flow.receives.len();
+                credits::check_promise(syndrome, step(psn, 1), posted, &flow.arriving, shares)?;
+            }
             Some(Answer::SequenceNak) => {
                 flow.responder.on_sequence_nak(psn, msn)?;
                 self.coverage.items(&[3, 4, 111]);

@@ -1,7 +1,9 @@
 //! Frames as they reach an adapter, and reads that its host memory refused: what the receiver may do, and what may fail.
 
 use crate::check::content;
+use crate::check::credits::promise;
 use crate::check::packet::{ACKNOWLEDGE, ATOMIC_WRITE, FLUSH, Packet, step};
+use crate::check::requester::Answer;
 use crate::check::responder::Arrival;
 use crate::check::standing::Receive;
 use crate::connection::Doom;
@@ -43,6 +45,8 @@ impl Simulation {
             let flow = &mut connection.flows[to];
             if !flow.requester.on_brought(packet.psn, now_ns) {
                 self.coverage.item(46);
+            } else if let Some((syndrome, _)) = packet.aeth {
+                flow.requester.on_promise(promise(syndrome));
             }
             // A sender that knows less than the checker may still place it.
             self.hosts[host].counted.placed_most += 1;
@@ -50,9 +54,13 @@ impl Simulation {
         }
         if packet.is_response() {
             let Some(answer) = packet.aeth.and_then(|(syndrome, _)| answer(syndrome)) else { return Ok(true) };
-            if !connection.flows[to].requester.on_answer(packet.psn, answer, now_ns) {
+            let requester = &mut connection.flows[to].requester;
+            if !requester.on_answer(packet.psn, answer, now_ns) {
                 self.coverage.item(47);
             } else {
+                if let (Answer::Ack, Some((syndrome, _))) = (answer, packet.aeth) {
+                    requester.on_promise(promise(syndrome));
+                }
                 self.coverage.item(56);
             }
             return Ok(true);

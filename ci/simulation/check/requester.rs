@@ -69,6 +69,10 @@ pub struct RequesterCheck {
     next: u32,
     /// READs and atomics that have left: the answer that is missing next, and the PSN behind the last one.
     questions: VecDeque<(u32, u32)>,
+    /// What the newest acknowledgement that was looked at promised.
+    promise: Option<u32>,
+    /// The latest answer passed over one that is missing: nothing else is read in it.
+    passed: bool,
     /// Of a sender that retransmits selectively.
     resends: Option<Resends>,
     /// With those: the newest packet that an acknowledgement has named, and with it everything before.
@@ -87,6 +91,8 @@ impl RequesterCheck {
             fresh: psn,
             next: psn,
             questions: VecDeque::new(),
+            promise: None,
+            passed: false,
             resends: None,
             acknowledged: None,
         }
@@ -230,6 +236,7 @@ impl RequesterCheck {
         if let Some(missing) = passed {
             unacked = missing;
         }
+        self.passed = passed.is_some();
         let window = self.window;
         if let Some(resends) = &mut self.resends {
             passed.into_iter().for_each(|missing| resends.name(missing));
@@ -280,6 +287,18 @@ impl RequesterCheck {
     /// How often the oldest packet was sent again without progress, as far as could be seen.
     pub fn tries(&self) -> (u32, u32) {
         self.points.back().map_or((0, 0), |point| (point.tries, point.rnr_tries))
+    }
+
+    /// The answer that came last acknowledges, and promises this.
+    pub fn on_promise(&mut self, promise: Option<u32>) {
+        if !self.passed {
+            self.promise = promise;
+        }
+    }
+
+    /// What is promised, and the oldest unacknowledged PSN.
+    pub fn promise(&self) -> Option<(u32, u32)> {
+        Some((self.promise?, self.points.back()?.psn))
     }
 
     /// The first PSN that was never sent.
