@@ -26,6 +26,10 @@ pub enum Error {
     Offline { what: String, cache: PathBuf },
     #[error("apt could not {what}: {detail}")]
     Apt { what: String, detail: String },
+    #[error("{name:?} is no name of a Debian package: these have small letters, digits and + - . in them")]
+    PackageName { name: String },
+    #[error("the Debian archive has no package {}", names.join(", "))]
+    PackageUnknown { names: Vec<String> },
     #[error("the package file {file} does not match its recorded {property}: {found} instead of {expected}")]
     PackageMismatch { file: String, property: &'static str, expected: String, found: String },
     #[error("the package file {file} cannot be unpacked: {reason}")]

@@ -7,12 +7,12 @@ use crate::cache::Cache;
 use crate::debian::Debian;
 use crate::guest::workbench::{Workbench, WorkbenchSpec};
 use crate::guest::{Acceleration, Guest, GuestSpec, Host, accelerator, boot, restore, snapshot};
-use crate::image::Image;
+use crate::image::{Image, packages};
 use crate::options::GuestKernel;
 use crate::qemu::{Qemu, RunFolder};
 use crate::rdma::user_module::{self, UserModule};
-use crate::rdma::workshop::Workshop;
 use crate::tools::Tools;
+use crate::workshop::Workshop;
 use crate::{Options, Progress, Result, rdma};
 
 /// A provisioned laboratory. Guests started from it may outlive it; its logs stay until the last of them is gone.
@@ -52,6 +52,7 @@ impl Lab {
         let mut debian = Debian::new(&cache, options);
         let qemu = Qemu::provide(options, &mut debian, progress)?;
         let image = provide(&cache, &mut debian, options.kernel, progress)?;
+        let image = packages::provide(&cache, &mut debian, image, &options.packages, progress)?;
         let host = Host { qemu, image, run_folder: Arc::new(RunFolder::create(options)?) };
         let acceleration = accelerator::choose(options, &cache, &host, progress)?;
         let snapshot = snapshot::provide(&cache, &host, acceleration, progress)?;
@@ -78,7 +79,7 @@ impl Lab {
         let _lock = self.cache.lock(progress)?;
         let mut debian = Debian::new(&self.cache, &self.options);
         let release = &self.host.image.kernel_release;
-        let workshop = Workshop::provide(&mut debian, release, progress)?;
+        let workshop = Workshop::for_modules(&mut debian, &self.host.image, progress)?;
         user_module::build(&self.cache, &workshop, release, folder, progress)
     }
 

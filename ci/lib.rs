@@ -8,6 +8,8 @@
 //!
 //! * [`debian`]: packages by suite, signatures verified, unpacked into folders named after their content
 //! * [`qemu`]: a QEMU that is new enough, its control socket, qtest and trace
+//! * [`workshop`]: a root with Debian's compiler, in which kernels, modules and libraries are built
+//! * [`debug_kernel`]: a kernel that finds faults, built from Debian's source
 //! * [`image`]: the guest's kernel and initial file system
 //! * [`rdma`]: the image in which stock RDMA programs run, with our kernel module and provider
 //! * [`guest`]: snapshot, restore, hot-plug, a program inside
@@ -21,6 +23,7 @@ pub mod cache;
 pub mod child;
 pub mod deadline;
 pub mod debian;
+pub mod debug_kernel;
 pub mod doctor;
 mod error;
 pub mod guest;
@@ -37,6 +40,7 @@ pub mod rdma;
 #[cfg(test)]
 mod search;
 pub mod tools;
+pub mod workshop;
 
 pub use error::{Error, Result};
 pub use held_folder::HeldFolder;

@@ -27,30 +27,33 @@ impl FromStr for Accelerator {
     }
 }
 
-/// Which of Debian trixie's kernels our guests run.
+/// Which kernel our guests run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GuestKernel {
-    /// The release's own.
+    /// Debian trixie's own.
     #[default]
     Stable,
     /// The one of trixie-backports.
     Backports,
+    /// Built from trixie's source, to find faults.
+    Debug,
 }
 
 impl GuestKernel {
-    pub const ALL: [GuestKernel; 2] = [GuestKernel::Stable, GuestKernel::Backports];
+    pub const ALL: [GuestKernel; 3] = [GuestKernel::Stable, GuestKernel::Backports, GuestKernel::Debug];
 
-    /// What its releases begin with.
+    /// What it is called by: the beginning of its releases, and for what it was built.
     pub fn series(self) -> &'static str {
         match self {
             GuestKernel::Stable => "6.12",
             GuestKernel::Backports => "7.3",
+            GuestKernel::Debug => "6.12-debug",
         }
     }
 
     pub(crate) fn suite(self) -> &'static str {
         match self {
-            GuestKernel::Stable => "trixie",
+            GuestKernel::Stable | GuestKernel::Debug => "trixie",
             GuestKernel::Backports => "trixie-backports",
         }
     }
@@ -61,7 +64,7 @@ impl FromStr for GuestKernel {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = GuestKernel::ALL.into_iter().find(|kernel| kernel.series() == text);
-        known.ok_or_else(|| format!("guest kernel {text:?} is none of 6.12, 7.3"))
+        known.ok_or_else(|| format!("guest kernel {text:?} is none of 6.12, 7.3, 6.12-debug"))
     }
 }
 
@@ -82,6 +85,8 @@ pub struct Options {
     pub run_folder: Option<PathBuf>,
     pub accelerator: Accelerator,
     pub kernel: GuestKernel,
+    /// Debian packages that guests have beside those of their image.
+    pub packages: Vec<String>,
 }
 
 impl Options {

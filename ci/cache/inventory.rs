@@ -50,7 +50,7 @@ impl Entry {
 }
 
 /// Groups whose members stand for themselves; every other name in the cache folder is an entry as a whole.
-const GROUPS: &[&str] = &["trees", "images", "snapshots", "reload"];
+const GROUPS: &[&str] = &["trees", "images", "snapshots", "kernels", "reload"];
 /// Locks are no contents.
 const LOCKS: &[&str] = &["lock", "e2e.lock"];
 

@@ -7,6 +7,7 @@
 //! sets/        manifests: which packages, versions and hashes answered which request
 //! images/      guest kernels and initial file systems, named after what went into them
 //! snapshots/   saved guests, named after what went into them
+//! kernels/     kernels that find faults, named after what went into them, and the build of one that was ended
 //! reload/      builds of users' own kernel modules, which go on from where they were
 //! lock         held while something is added
 //! ```
@@ -104,6 +105,11 @@ impl Cache {
     /// A temporary folder in `parent`, for what is renamed once it is complete.
     pub fn build_beside(&self, parent: &Path) -> Result<TempDir> {
         tempfile::Builder::new().prefix(BUILDING).tempdir_in(parent).map_err(file("creation", parent))
+    }
+
+    /// Whether the folder `group/name` is there: what is built is announced first.
+    pub fn holds(&self, group: &str, name: &str) -> bool {
+        self.folder.join(group).join(name).is_dir()
     }
 
     /// Makes the folder `group/name` by letting `build` fill a temporary one beside it, unless it is there already.

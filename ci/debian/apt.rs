@@ -236,7 +236,21 @@ fn failure(what: &str, said: &str) -> Error {
     ]) {
         return Error::NetworkMissing { what: what.to_owned(), detail };
     }
+    let names = unknown_names(said);
+    if !names.is_empty() {
+        return Error::PackageUnknown { names };
+    }
     Error::Apt { what: format!("provide {what}"), detail }
+}
+
+/// Of packages that no index has, or that are known by name alone.
+fn unknown_names(said: &str) -> Vec<String> {
+    let named = |line: &str| {
+        let unknown = line.strip_prefix("E: Unable to locate package ");
+        let known = || line.strip_prefix("E: Package '")?.strip_suffix("' has no installation candidate");
+        unknown.or_else(known).map(|name| name.trim().to_owned())
+    };
+    said.lines().filter_map(named).collect()
 }
 
 /// Name and version from a line `'address' name_version_architecture.deb size hash` of apt-get --print-uris.
@@ -295,7 +309,9 @@ mod tests {
             "W: GPG error: the following signatures couldn't be verified: NO_PUBKEY 1\nE: The repository is not signed.",
         );
         assert!(matches!(signature, Error::SignatureRefused { .. }));
-        assert!(matches!(failure("x", "E: Unable to locate package nope"), Error::Apt { .. }));
+        let said = "E: Unable to locate package nope\nE: Package 'old' has no installation candidate\n";
+        assert_eq!(failure("x", said).to_string(), "the Debian archive has no package nope, old");
+        assert!(matches!(failure("x", "E: Unmet dependencies"), Error::Apt { .. }));
         assert!(matches!(find_keyring(&["/nowhere/keyring.gpg"]), Err(Error::KeyringMissing { .. })));
         let missing = run(Command::new("/nowhere/apt-get"), "x", Duration::from_secs(1));
         assert!(matches!(missing, Err(Error::AptMissing { program }) if program == "/nowhere/apt-get"));

@@ -33,6 +33,12 @@ pub struct SourceFile {
     pub sha256: &'static str,
 }
 
+impl SourceFile {
+    pub fn name(&self) -> &'static str {
+        self.path.rsplit('/').next().unwrap_or(self.path)
+    }
+}
+
 /// Provides package sets from the cache, or from the archive. Call it with the cache's lock held.
 #[derive(Debug)]
 pub struct Debian<'a> {
@@ -72,7 +78,7 @@ impl<'a> Debian<'a> {
 
     /// A source file; fetched if the cache does not hold it.
     pub fn source(&mut self, source: &SourceFile, progress: &mut dyn Progress) -> Result<PathBuf> {
-        let name = source.path.rsplit('/').next().unwrap_or(source.path);
+        let name = source.name();
         let folder = self.cache.sub_folder("sources")?;
         let path = folder.join(name);
         if path.is_file() && file_sha256(&path)? == source.sha256 {

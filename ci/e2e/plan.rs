@@ -23,14 +23,15 @@ const LIMIT_S: u64 = 120;
 /// The first step may have to fetch all packages over a slow network and build the image.
 const PROVISION_LIMIT_S: u64 = 3600;
 
-/// The step that has an image of its own.
-const PYVERBS: &str = "guests::rdma_cores_own_tests_pass";
+/// Steps that have an image of their own.
+const PYVERBS: [&str; 2] = ["guests::rdma_cores_own_tests_pass", "guests::the_provider_for_the_newer_rdma_core_works"];
 
 macro_rules! steps {
     ($($theme:ident :: $name:ident within $limit_s:expr;)*) => {
         vec![$(Step {
             name: concat!(stringify!($theme), "::", stringify!($name)),
-            limit: Duration::from_secs($limit_s),
+            // Some kernels of guests take their time.
+            limit: Duration::from_secs($limit_s) * guests::patience(),
             run: $theme::$name,
         },)*]
     };
@@ -38,12 +39,12 @@ macro_rules! steps {
 
 /// What the chosen steps find in the cache: these run before them, whatever is chosen.
 pub fn provision(chosen: &[Step]) -> Vec<Step> {
-    let limit = Duration::from_secs(PROVISION_LIMIT_S);
+    let limit = Duration::from_secs(PROVISION_LIMIT_S) * guests::patience();
     let mut steps = vec![Step { name: "laboratory::is_provided", limit, run: crate::bench::laboratory::is_provided }];
     if chosen.iter().any(|step| step.name.starts_with("guests::") || step.name.starts_with("matrix::")) {
         steps.push(Step { name: "guests::the_rdma_image_is_provided", limit, run: guests::the_rdma_image_is_provided });
     }
-    if chosen.iter().any(|step| step.name == PYVERBS || step.name.starts_with("rxe_peer::")) {
+    if chosen.iter().any(|step| PYVERBS.contains(&step.name) || step.name.starts_with("rxe_peer::")) {
         let run = guests::the_image_with_rdma_cores_tests_is_provided;
         steps.push(Step { name: "guests::the_image_with_rdma_cores_tests_is_provided", limit, run });
     }
@@ -55,13 +56,14 @@ pub fn of(selection: &Selection) -> Vec<Step> {
     if selection.ignored { matrix() } else { steps() }
 }
 
-/// What ordinary runs leave out.
+/// What ordinary runs leave out. The last one wants a kernel that looks for faults.
 pub fn matrix() -> Vec<Step> {
     steps! {
         matrix::perftest_in_all_sizes within 5 * LIMIT_S;
         matrix::perftest_with_other_queues within 5 * LIMIT_S;
         matrix::connections_by_address within 5 * LIMIT_S;
         matrix::qperf_s_rdma_tests within 5 * LIMIT_S;
+        guests::planted_faults_are_found within LIMIT_S;
     }
 }
 
@@ -163,6 +165,7 @@ pub fn steps() -> Vec<Step> {
         guests::stock_programs_run_between_two_guests within 2 * LIMIT_S;
         guests::other_kinds_of_queues_run_or_are_refused_cleanly within 2 * LIMIT_S;
         guests::the_module_survives_unbinding_resets_and_removal_in_use within LIMIT_S;
+        guests::wrong_keys_sizes_states_and_flags_are_refused_by_every_verb within LIMIT_S;
         guests::a_killed_program_leaves_nothing within LIMIT_S;
         guests::a_machine_that_is_killed_under_load_harms_nobody_else within LIMIT_S;
         guests::a_guest_that_reboots_under_load_harms_nobody_else within 2 * LIMIT_S;
@@ -175,11 +178,13 @@ pub fn steps() -> Vec<Step> {
         guests::linux_rxe_is_the_other_end_both_ways within 2 * LIMIT_S;
         guests::it_is_many_times_as_fast_as_linux_rxe within 2 * LIMIT_S;
         guests::a_changed_module_soon_has_a_fresh_adapter within 2 * LIMIT_S;
+        guests::the_provider_for_the_newer_rdma_core_works within LIMIT_S;
         guests::rdma_cores_own_tests_pass within 5 * LIMIT_S;
         ends::a_killed_demo_leaves_no_machine within LIMIT_S;
         output::what_is_kept_stays_until_an_interrupt within LIMIT_S;
         workbench::a_command_runs_in_a_guest_and_its_exit_status_is_ours within LIMIT_S;
         workbench::a_folder_is_shared_and_a_kernel_of_the_users_own_boots within 5 * LIMIT_S;
+        workbench::packages_of_the_users_choice_are_in_the_guest within 5 * LIMIT_S;
         workbench::an_initial_file_system_of_the_users_own_boots within 5 * LIMIT_S;
         workbench::the_console_is_a_terminal_that_the_escape_key_leaves within LIMIT_S;
         workbench::the_console_takes_a_script within LIMIT_S;

@@ -60,15 +60,29 @@ pub fn a_folder_is_shared_and_a_kernel_of_the_users_own_boots() {
     assert_eq!(std::fs::read_to_string(folder.path().join("out")).expect("written by the guest"), "from the guest\n");
 
     // Debian's own bzImage, with more memory and arguments.
-    let kernels = std::fs::read_dir(lab.image().tree.folder.join("boot")).expect("the kernel's folder").flatten();
-    let kernel =
-        kernels.map(|entry| entry.path()).find(|path| path.to_string_lossy().contains("vmlinuz-")).expect("a bzImage");
+    let kernel = &lab.image().packed_kernel;
     let line = "uname -r; grep -o rnic.test=1 /proc/cmdline; awk '/MemTotal/ { print ($2 > 350000) }' /proc/meminfo";
     let words =
         ["--kernel", kernel.to_str().expect("plain"), "--append", "rnic.test=1", "--memory", "512", "--exec", line];
     let output = ran(&serving, &words, 0);
     assert_eq!(output.standard_output, format!("{}\nrnic.test=1\n1\n", lab.image().kernel_release));
     tally::guests_booted(2);
+}
+
+/// Packages of the archive are there with all that they depend on; what cannot be one is told.
+pub fn packages_of_the_users_choice_are_in_the_guest() {
+    laboratory::lab();
+    let serving = Serving::start("A B");
+    let line = "strace -c -e trace=uname uname -r 2>&1 | grep -c uname; file -b /usr/bin/strace | cut -d, -f1";
+    let output = ran(&serving, &["--packages", "strace,file", "--exec", line], 0);
+    assert_eq!(output.standard_output, "1\nELF 64-bit LSB pie executable\n", "{}", output.standard_error);
+    tally::guests_booted(1);
+    let said = |packages: &str, sentence: &str| {
+        let output = ran(&serving, &["--packages", packages, "--exec", "true"], 125);
+        assert!(output.standard_error.contains(sentence), "{packages}: {}", output.standard_error);
+    };
+    said("../strace", "\"../strace\" is no name of a Debian package");
+    said("", "\"\" is no name of a Debian package");
 }
 
 /// A busybox and a script of one's own: it prints on the console, sees the adapter, and ends the machine.
@@ -85,7 +99,7 @@ pub fn an_initial_file_system_of_the_users_own_boots() {
     let serving = Serving::start("A B");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("root.cpio");
-    let busybox = std::fs::read(lab.image().tree.folder.join("usr/bin/busybox")).expect("a busybox");
+    let busybox = std::fs::read(&lab.image().busybox).expect("a busybox");
     let mut archive = CpioWriter::new(std::fs::File::create(&path).expect("a file"));
     let written = (|| {
         ["proc", "sys"].iter().try_for_each(|folder| archive.directory(folder))?;

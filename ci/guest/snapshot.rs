@@ -31,7 +31,7 @@ pub fn provide(cache: &Cache, host: &Host, acceleration: Acceleration, progress:
         key = key.part(accelerator::processor_model());
     }
     let name = key.name();
-    if !cache.folder().join("snapshots").join(&name).is_dir() {
+    if !cache.holds("snapshots", &name) {
         progress.step("booting a guest once, to save it");
     }
     let folder = cache.build_folder("snapshots", &name, |folder| {

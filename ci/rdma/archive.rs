@@ -2,13 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::BufWriter;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::provider::{LIBRARY, PROGRAM};
+use super::provider::{LIBRARY, PROGRAMS};
+use crate::Result;
 use crate::error::file;
 use crate::image::cpio::CpioWriter;
-use crate::{Error, Result};
+use crate::image::tree::{add, add_file, add_tree};
 
 /// The folders it is made from.
 pub struct Parts<'a> {
@@ -54,16 +54,10 @@ pub fn append(path: &Path, parts: &Parts<'_>) -> Result<()> {
     let bytes = fs::read(&library).map_err(file("reading", &library))?;
     archive.file(&format!("{LIBRARIES}/libibverbs/{LIBRARY}"), 0o644, &bytes)?;
     archive.file("etc/libibverbs.d/rnic.driver", 0o644, b"driver rnic\n")?;
-    add_file(&mut archive, &parts.provider.join(PROGRAM), &format!("usr/bin/{PROGRAM}"))?;
+    for program in PROGRAMS {
+        add_file(&mut archive, &parts.provider.join(program), &format!("usr/bin/{program}"))?;
+    }
     add_modules(&mut archive, parts.modules)?;
-    archive.finish().map(|_| ())
-}
-
-/// Appends another archive, with all that is below `root`.
-pub fn append_tree(path: &Path, root: &Path) -> Result<()> {
-    let output = File::options().append(true).open(path).map_err(file("opening", path))?;
-    let mut archive = CpioWriter::new(BufWriter::new(output));
-    add_tree(&mut archive, root, "")?;
     archive.finish().map(|_| ())
 }
 
@@ -71,7 +65,7 @@ fn add_modules(archive: &mut CpioWriter<BufWriter<File>>, root: &Path) -> Result
     let releases = root.join("lib/modules");
     let release = fs::read_dir(&releases).map_err(file("look-up", &releases))?.flatten().next();
     let release = release.and_then(|entry| entry.file_name().into_string().ok()).unwrap_or_default();
-    add_tree(archive, root, &format!("lib/modules/{release}"))?;
+    add_tree(archive, root, &format!("lib/modules/{release}"), &|_| true)?;
     for (number, name) in LOADED.iter().enumerate() {
         let module = Path::new(name).file_name().and_then(|name| name.to_str()).unwrap_or_default();
         // Behind those of the base image.
@@ -81,62 +75,6 @@ fn add_modules(archive: &mut CpioWriter<BufWriter<File>>, root: &Path) -> Result
         )?;
     }
     Ok(())
-}
-
-/// The files and links of one folder whose names are wanted, sorted, so that the archive depends on content only.
-fn add(
-    archive: &mut CpioWriter<BufWriter<File>>,
-    root: &Path,
-    folder: &str,
-    takes: &dyn Fn(&str) -> bool,
-) -> Result<()> {
-    archive.directory(folder)?;
-    for name in names(&root.join(folder))? {
-        let path = root.join(folder).join(&name);
-        if takes(&name) && !path.is_dir() {
-            add_file(archive, &path, &format!("{folder}/{name}"))?;
-        }
-    }
-    Ok(())
-}
-
-fn add_tree(archive: &mut CpioWriter<BufWriter<File>>, root: &Path, folder: &str) -> Result<()> {
-    if !folder.is_empty() {
-        archive.directory(folder)?;
-    }
-    for name in names(&root.join(folder))? {
-        let place = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-        let path = root.join(&place);
-        if path.is_dir() && !path.is_symlink() {
-            add_tree(archive, root, &place)?;
-        } else {
-            add_file(archive, &path, &place)?;
-        }
-    }
-    Ok(())
-}
-
-fn add_file(archive: &mut CpioWriter<BufWriter<File>>, path: &Path, place: &str) -> Result<()> {
-    let data = path.symlink_metadata().map_err(file("look-up", path))?;
-    if data.is_symlink() {
-        let target = fs::read_link(path).map_err(file("look-up", path))?;
-        let target = target.to_str().ok_or_else(|| odd(path))?;
-        return archive.symbolic_link(place, target);
-    }
-    archive.file(place, data.permissions().mode() & 0o777, &fs::read(path).map_err(file("reading", path))?)
-}
-
-fn names(folder: &Path) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).map_err(file("look-up", folder))?.flatten() {
-        names.push(entry.file_name().into_string().map_err(|_| odd(&entry.path()))?);
-    }
-    names.sort();
-    Ok(names)
-}
-
-fn odd(path: &Path) -> Error {
-    Error::Image { path: path.display().to_string(), reason: "its name is no text".into() }
 }
 
 #[cfg(test)]
@@ -159,7 +97,7 @@ mod tests {
         put(&format!("programs/{LIBRARIES}/notes.txt"), "no library");
         put("modules/lib/modules/6.1/extra/rnic.ko", "the module");
         put(&format!("provider/{LIBRARY}"), "the provider");
-        put(&format!("provider/{PROGRAM}"), "the verbs user");
+        PROGRAMS.iter().for_each(|program| put(&format!("provider/{program}"), "the verbs user"));
         put("initrd", "the first archive");
         let path = folder.path().join("initrd");
         let [programs, modules, provider] = ["programs", "modules", "provider"].map(|name| folder.path().join(name));

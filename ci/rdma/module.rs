@@ -1,5 +1,6 @@
 //! The guest's kernel modules: ours, built for the image's kernel, and those of Debian's kernel that it stands on; beside
-//! them `rnic_kernel_user`, which is not loaded until a test does: a user of RDMA inside the kernel.
+//! them two that are not loaded until a test does: `rnic_kernel_user`, a user of RDMA inside the kernel, and
+//! `rnic_kernel_faults`, which does what a kernel that looks for faults has to find.
 //!
 //! Out: a folder `lib/modules/<release>` as modprobe wants it, everything unpacked and without debug information, which
 //! halves the time of loading.
@@ -10,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::sources::{self, HEADERS, MODULE};
-use super::workshop::Workshop;
 use crate::cache::{Cache, ContentKey};
 use crate::error::file;
 use crate::image::Image;
+use crate::workshop::Workshop;
 use crate::{Progress, Result};
 
 const LIMIT: Duration = Duration::from_secs(600);
@@ -23,15 +24,27 @@ macro_rules! kernel_user {
 }
 const KERNEL_USER: sources::Folder =
     kernel_user!("Kbuild" "connection.c" "fast_region.c" "messages.c" "moderation.c" "module.c" "stage.h");
-/// `$1` is the release. W=1 and -Werror: a warning in our code is a failed build.
-const SCRIPT: &str = "set -- RELEASE
-for folder in linux user; do
-    make -j2 -C /usr/src/linux-headers-$1 M=/work/$folder W=1 KCFLAGS=-Werror modules
+const KERNEL_FAULTS: sources::Folder = &[
+    ("Kbuild", include_str!("kernel_faults/Kbuild")),
+    ("rnic_kernel_faults.c", include_str!("kernel_faults/rnic_kernel_faults.c")),
+];
+/// `$1` is the release, `$2` where the kernel is. A warning in our code is a failed build: the compiler's with W=1, sparse's, which
+/// does not understand the headers of kernels from 7 on, and those of the kernel's judge of style where its whole source was
+/// unpacked; kernels within one version are not what it is told of here.
+const SCRIPT: &str = "cd /work
+set -- RELEASE KERNEL
+case $1 in 6.*) check=1 ;; *) check=0 ;; esac
+if [ -e $2/scripts/checkpatch.pl ]; then
+    perl $2/scripts/checkpatch.pl --no-tree --root=$2 --terse --strict --max-line-length=120 --no-summary \
+        --ignore LINUX_VERSION_CODE,CONSTANT_COMPARISON,MACRO_WITH_FLOW_CONTROL,MACRO_ARG_UNUSED -f linux/*.[ch] include/rnic_uverbs.h user/*.[ch] faults/*.c
+fi
+for folder in linux user faults; do
+    make -j2 -C $2 M=/work/$folder W=1 C=$check CF='-D__CHECK_ENDIAN__ -Wsparse-error' KCFLAGS=-Werror modules
 done
 cd /work/root/lib/modules/$1
 rm -f vmlinuz config
 mkdir extra
-mv /work/linux/rnic.ko /work/user/rnic_kernel_user.ko extra/
+mv /work/linux/rnic.ko /work/user/rnic_kernel_user.ko /work/faults/rnic_kernel_faults.ko extra/
 find . -name '*.ko.xz' -exec xz -d {} +
 find . -name '*.ko' -exec strip -g {} +
 depmod -b /work/root $1";
@@ -41,11 +54,11 @@ pub fn provide(cache: &Cache, workshop: &Workshop, base: &Image, progress: &mut 
     let release = &base.kernel_release;
     let key = ContentKey::new()
         .part(workshop.identity())
-        .part(&base.tree.manifest.tree)
-        .part(sources::key(&[MODULE, HEADERS, KERNEL_USER]))
+        .part(base.modules.to_string_lossy().as_bytes())
+        .part(sources::key(&[MODULE, HEADERS, KERNEL_USER, KERNEL_FAULTS]))
         .part(SCRIPT)
         .name();
-    if !cache.folder().join("modules").join(&key).is_dir() {
+    if !cache.holds("modules", &key) {
         workshop.announce(&format!("the kernel module for {release}"), progress);
     }
     cache.build_folder("modules", &key, |folder| {
@@ -53,10 +66,12 @@ pub fn provide(cache: &Cache, workshop: &Workshop, base: &Image, progress: &mut 
         sources::write(&[MODULE], &work.path().join("linux"))?;
         sources::write(&[HEADERS], &work.path().join("include"))?;
         sources::write(&[KERNEL_USER], &work.path().join("user"))?;
+        sources::write(&[KERNEL_FAULTS], &work.path().join("faults"))?;
         let root = work.path().join("root");
         let modules = Path::new("lib/modules").join(release);
-        copy(&base.tree.folder.join("usr").join(&modules), &root.join(&modules))?;
-        workshop.run("building the kernel module", work.path(), &SCRIPT.replace("RELEASE", release), LIMIT)?;
+        copy(&base.modules, &root.join(&modules))?;
+        let script = SCRIPT.replace("RELEASE", release).replace("KERNEL", workshop.headers());
+        workshop.run("building the kernel module", work.path(), &script, LIMIT)?;
         let (from, to) = (root.join("lib"), folder.join("lib"));
         fs::rename(&from, &to).map_err(file("renaming", &from))
     })

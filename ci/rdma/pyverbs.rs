@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::provider::SOURCE;
-use super::workshop::Workshop;
 use crate::cache::{Cache, ContentKey};
 use crate::debian::{Debian, PackageSet};
 use crate::error::file;
+use crate::workshop::Workshop;
 use crate::{Progress, Result};
 
 /// Where the tests are in the guest.
@@ -49,7 +49,7 @@ pub fn provide(
     let packages = debian.provide(&set, progress)?;
     let key = ContentKey::new().part(workshop.identity()).part(&packages.manifest.tree).part(SOURCE.sha256);
     let key = key.part(SCRIPT).part(TESTS).name();
-    if !cache.folder().join("pyverbs").join(&key).is_dir() {
+    if !cache.holds("pyverbs", &key) {
         workshop.announce("rdma-core's tests", progress);
     }
     cache.build_folder("pyverbs", &key, |folder| {

@@ -24,7 +24,7 @@ pub const MODULE: Folder = folder!("linux":
     "rnic.h" "send.c" "shared_receive.c" "work_queue.c");
 /// The provider.
 pub const PROVIDER: Folder = folder!("rdma-core":
-    "CMakeLists.txt" "address.c" "completion_queue.c" "context.c" "extended_poll.c" "extended_send.c" "memory.c"
+    "CMakeLists.txt" "address.c" "compat.h" "completion_queue.c" "context.c" "domain.c" "extended_poll.c" "extended_send.c" "memory.c"
     "poll.c" "queue_pair.c" "receive.c" "rnic.h" "send.c" "shared_receive.c");
 /// What both include.
 pub const HEADERS: Folder = folder!("include": "rnic_abi.h" "rnic_uverbs.h");

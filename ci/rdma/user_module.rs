@@ -10,20 +10,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::sources::{self, HEADERS};
-use super::workshop::Workshop;
 use crate::cache::{self, Cache, ContentKey};
 use crate::error::file;
+use crate::workshop::Workshop;
 use crate::{Error, Progress, Result};
 
 /// Source code, and no whole tree by mistake.
 const MAX_FILES: usize = 5000;
 const MAX_BYTES: u64 = 64 << 20;
 const LIMIT: Duration = Duration::from_secs(600);
-/// `RELEASE` is the kernel's. What an earlier source built is no result of this one. Debug information takes time, and no guest
+/// `KERNEL` is where the kernel is. What an earlier source built is no result of this one. Debug information takes time, and no guest
 /// reads it.
 const SCRIPT: &str = "cd /work
 find module -name '*.ko' -delete
-make -s -j2 -C /usr/src/linux-headers-RELEASE M=/work/module KCFLAGS=-g0 CONFIG_DEBUG_INFO_BTF_MODULES= modules
+make -s -j2 -C KERNEL M=/work/module KCFLAGS=-g0 CONFIG_DEBUG_INFO_BTF_MODULES= modules
 find module -name '*.ko' -exec strip -g {} +";
 
 /// The module that a folder builds.
@@ -65,7 +65,7 @@ pub fn build(
         None => sources::write_changed(&[HEADERS], &work.join("include"))?,
     }
     workshop.announce(&format!("the module of {} for {release}", folder.display()), progress);
-    let printed = workshop.try_run("building a module", &work, &SCRIPT.replace("RELEASE", release), LIMIT)?;
+    let printed = workshop.try_run("building a module", &work, &SCRIPT.replace("KERNEL", workshop.headers()), LIMIT)?;
     let lines = compilers_lines(&printed.text);
     if !printed.success {
         return Err(Error::ModuleBuild { folder, lines });

@@ -16,6 +16,7 @@ mod connecting;
 pub mod connection;
 pub mod coverage;
 mod crossings;
+pub mod debug_kernel;
 mod ending;
 mod events;
 mod extended;

@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use rnic_simulation::checklist;
+use rnic_simulation::debug_kernel;
 use rnic_simulation::log::Log;
 use rnic_simulation::matrix;
 use rnic_simulation::mutants;
@@ -32,6 +33,18 @@ enum Command {
     /// More programs between two guests, on both kernels, and all steps `guests::` of the end-to-end suite on the newer
     /// one: about fifteen minutes. Only a whole run is written.
     Matrix(Matrix),
+    /// Runs the steps with guests on a kernel that looks for faults, and writes the summary of docs/guests.md
+    ///
+    /// The kernel is built the first time, with KASAN, lockdep, kmemleak, DMA API debugging and UBSAN. The module built for it has
+    /// to satisfy checkpatch. Faults are planted first, and have to be found. About twenty minutes, and as many to build the
+    /// kernel. Only a whole run is written.
+    DebugKernel(DebugKernel),
+}
+
+#[derive(Args)]
+struct DebugKernel {
+    /// Words of the names of steps; all without
+    words: Vec<String>,
 }
 
 #[derive(Args)]
@@ -108,6 +121,7 @@ fn main() -> ExitCode {
         },
         Command::Mutants(options) => break_rules(&options),
         Command::Matrix(options) => run_matrix(&options),
+        Command::DebugKernel(options) => run_debug_kernel(&options),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -162,6 +176,7 @@ fn break_rules(options: &Mutants) -> Result<bool, String> {
 }
 
 fn run_matrix(options: &Matrix) -> Result<bool, String> {
+    let commit = commit_and_date()?;
     let chosen =
         matrix::SERIES.iter().filter(|series| options.kernel.as_deref().is_none_or(|kernel| kernel == **series));
     let outcomes: Vec<_> = chosen.map(|series| matrix::run(series, &options.words)).collect::<Result<_, _>>()?;
@@ -169,17 +184,33 @@ fn run_matrix(options: &Matrix) -> Result<bool, String> {
         println!("{:>8} s  {}: {}", row.seconds, row.title, row.result);
     }
     if options.words.is_empty() && options.kernel.is_none() {
-        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guests.md"));
-        let told = |action: &str, error: std::io::Error| format!("{action} {}: {error}", path.display());
-        let document = std::fs::read_to_string(path).map_err(|error| told("reading", error))?;
-        let text = matrix::rewritten(&document, &about(&outcomes)?, &outcomes)?;
-        std::fs::write(path, text).map_err(|error| told("writing", error))?;
+        let perftest = outcomes.first().map_or("", |outcome| outcome.perftest.as_str());
+        let about = format!("{commit}; perftest {perftest}, rdma-core 56.1.");
+        rewrite_guests(|document| matrix::rewritten(document, &about, &outcomes))?;
     }
     Ok(outcomes.iter().all(|outcome| outcome.passed))
 }
 
-/// Of what the table tells.
-fn about(outcomes: &[matrix::Outcome]) -> Result<String, String> {
+fn run_debug_kernel(options: &DebugKernel) -> Result<bool, String> {
+    let commit = commit_and_date()?;
+    let outcome = debug_kernel::run(&options.words)?;
+    if options.words.is_empty() {
+        let about = format!("{commit}; Linux {}, rdma-core 56.1.", outcome.release);
+        rewrite_guests(|document| debug_kernel::rewritten(document, &about, &outcome))?;
+    }
+    Ok(outcome.passed)
+}
+
+/// Writes docs/guests.md anew.
+fn rewrite_guests(rewritten: impl Fn(&str) -> Result<String, String>) -> Result<(), String> {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guests.md"));
+    let told = |action: &str, error: std::io::Error| format!("{action} {}: {error}", path.display());
+    let document = std::fs::read_to_string(path).map_err(|error| told("reading", error))?;
+    std::fs::write(path, rewritten(&document)?).map_err(|error| told("writing", error))
+}
+
+/// Of what a table tells: what there is when its steps begin.
+fn commit_and_date() -> Result<String, String> {
     let say = |program: &str, words: &[&str]| -> Result<String, String> {
         let output = std::process::Command::new(program).args(words).output();
         let output = output.map_err(|error| format!("{program} does not start: {error}"))?;
@@ -189,8 +220,7 @@ fn about(outcomes: &[matrix::Outcome]) -> Result<String, String> {
     let changed = !say("git", &["status", "--porcelain", "--untracked-files=no"])?.is_empty();
     let changed = if changed { " with changes" } else { "" };
     let date = say("date", &["-u", "+%Y-%m-%d %H:%M UTC"])?;
-    let perftest = outcomes.first().map_or("", |outcome| outcome.perftest.as_str());
-    Ok(format!("Commit {commit}{changed}, {date}; perftest {perftest}, rdma-core 56.1."))
+    Ok(format!("Commit {commit}{changed}, {date}"))
 }
 
 fn print_outcome(outcome: &Outcome) {

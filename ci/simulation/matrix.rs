@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 
 /// The kernels of guests; the first is the one that ordinary runs have.
 pub const SERIES: [&str; 2] = ["6.12", "7.3"];
-const BEGIN: &str = "<!-- written by rnic-ci matrix: begin -->";
-const END: &str = "<!-- written by rnic-ci matrix: end -->";
+/// Whose table it is in the document.
+const NAME: &str = "matrix";
 
 /// What one program, or one step, came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,10 +80,17 @@ pub fn run(series: &str, words: &[String]) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-fn suite(series: &str, words: &[&str], outcome: &mut Outcome) -> Result<bool, String> {
+/// The end-to-end suite, but for what is asked of it.
+pub(crate) fn cargo_test() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["test", "--quiet", "-p", "rnic", "--test", "e2e", "--"]).args(words);
-    command.env("RNIC_GUEST_KERNEL", series).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.args(["test", "--quiet", "-p", "rnic", "--test", "e2e", "--"]);
+    command
+}
+
+/// Runs steps of the suite in guests with one kernel; whether all of them passed.
+pub(crate) fn suite(series: &str, words: &[&str], outcome: &mut Outcome) -> Result<bool, String> {
+    let mut command = cargo_test();
+    command.args(words).env("RNIC_GUEST_KERNEL", series).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("cargo does not start: {error}"))?;
     let output = child.stdout.take().ok_or("no output")?;
     for line in BufReader::new(output).lines() {
@@ -96,10 +103,16 @@ fn suite(series: &str, words: &[&str], outcome: &mut Outcome) -> Result<bool, St
 
 /// The document with its table written anew.
 pub fn rewritten(document: &str, about: &str, outcomes: &[Outcome]) -> Result<String, String> {
-    let lacks = || format!("the document has no lines {BEGIN} and {END}");
-    let (before, rest) = document.split_once(BEGIN).ok_or_else(lacks)?;
-    let (_, after) = rest.split_once(END).ok_or_else(lacks)?;
-    Ok(format!("{before}{BEGIN}\n\n{}\n{END}{after}", table(about, outcomes)))
+    between_marks(document, NAME, &table(about, outcomes))
+}
+
+/// The document with a text in place of what stands between the marks of the command with this name.
+pub(crate) fn between_marks(document: &str, name: &str, text: &str) -> Result<String, String> {
+    let [begin, end] = ["begin", "end"].map(|edge| format!("<!-- written by rnic-ci {name}: {edge} -->"));
+    let lacks = || format!("the document has no lines {begin} and {end}");
+    let (before, rest) = document.split_once(&begin).ok_or_else(lacks)?;
+    let (_, after) = rest.split_once(&end).ok_or_else(lacks)?;
+    Ok(format!("{before}{begin}\n\n{text}\n{end}{after}"))
 }
 
 fn table(about: &str, outcomes: &[Outcome]) -> String {
@@ -125,7 +138,7 @@ fn table(about: &str, outcomes: &[Outcome]) -> String {
     text
 }
 
-fn cell(row: Option<&Row>) -> String {
+pub(crate) fn cell(row: Option<&Row>) -> String {
     row.map_or(" not run | |".into(), |row| format!(" {} | {} |", row.result, row.seconds))
 }
 
@@ -165,7 +178,8 @@ mod tests {
             steps: vec![row("s", "FAILED", "3.0")],
             ..Outcome::default()
         };
-        let document = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
+        let mark = |edge: &str| format!("<!-- written by rnic-ci matrix: {edge} -->");
+        let document = format!("before\n{}\nold\n{}\nafter\n", mark("begin"), mark("end"));
         let text = rewritten(&document, "about", &[one, other]).expect("written");
         assert!(text.starts_with("before\n") && text.ends_with("\nafter\n") && !text.contains("old"));
         for line in [

@@ -30,7 +30,7 @@ fn text(guest: &mut Guest, command: &str) -> String {
 
 /// A statically linked program: the image's own busybox.
 fn program(lab: &Lab) -> std::path::PathBuf {
-    lab.image().tree.folder.join("usr/bin/busybox")
+    lab.image().busybox.clone()
 }
 
 /// Waits until the guest's PCI bus has the adapter, and returns the address of its BAR.

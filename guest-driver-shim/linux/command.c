@@ -17,17 +17,23 @@
 /* How often a waiter looks whether there still is a device. */
 #define LOOK_EVERY (HZ / 20 ? HZ / 20 : 1)
 
+static const struct {
+	u32 number;
+	const char *sentence;
+} diagnostics[] = {
+#define DIAGNOSTIC(value, name, text) { .number = value, .sentence = text },
+	RNIC_DIAGNOSTICS(DIAGNOSTIC)
+#undef DIAGNOSTIC
+};
+
 const char *rnic_diagnostic_sentence(u32 number)
 {
-#define SENTENCE(value, name, sentence) \
-	case value:                     \
-		return sentence;
-	switch (number) {
-		RNIC_DIAGNOSTICS(SENTENCE)
-	default:
-		return "a rule that this driver does not know";
-	}
-#undef SENTENCE
+	unsigned int at;
+
+	for (at = 0; at < ARRAY_SIZE(diagnostics); at++)
+		if (diagnostics[at].number == number)
+			return diagnostics[at].sentence;
+	return "a rule that this driver does not know";
 }
 
 void rnic_mark_dead(struct rnic_dev *dev, const char *why)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What changed in the kernel's RDMA interface between the oldest and the newest kernel that this driver is built for. */
+/* What changed in the kernel's RDMA interface between the oldest and the newest kernel that this driver is for. */
 #ifndef RNIC_COMPAT_H
 #define RNIC_COMPAT_H
 

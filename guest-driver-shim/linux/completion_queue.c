@@ -252,7 +252,7 @@ int rnic_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	return missed;
 }
 
-/* A kernel queue pair goes, or begins anew: what stands in the queue about it is nobody's, and its receives are free. */
+/* A kernel queue pair goes, or begins anew: what stands in the queue about it is nobody's, its receives are free. */
 void rnic_cq_forget(struct rnic_cq *cq, u32 qpn, struct ib_srq *srq)
 {
 	u32 mask = BIT(cq->log_entries) - 1, index;

@@ -83,6 +83,7 @@ static const struct rdma_stat_desc counters[] = {
 	{ .name = "pcie_command_completion" },
 	{ .name = "pcie_flush_read" },
 };
+
 static_assert(ARRAY_SIZE(counters) > PORT_COUNTERS);
 
 struct rdma_hw_stats *rnic_alloc_hw_port_stats(struct ib_device *ibdev, u32 port)
@@ -100,7 +101,8 @@ static int read_group(struct rnic_dev *dev, u8 group, u64 *values, unsigned int 
 
 	do {
 		body.first = cpu_to_le16(have);
-		err = rnic_command(dev, RNIC_COMMAND_OPCODE_QUERY_COUNTERS, &body, sizeof(body), &answer, sizeof(answer));
+		err = rnic_command(dev, RNIC_COMMAND_OPCODE_QUERY_COUNTERS, &body, sizeof(body), &answer,
+				   sizeof(answer));
 		if (err)
 			return err;
 		count = min_t(unsigned int, le16_to_cpu(answer.count), ARRAY_SIZE(answer.values));

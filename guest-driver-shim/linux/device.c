@@ -52,7 +52,7 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr, st
 		attr->max_srq_wr = BIT(limits->log_srq_slots);
 		attr->max_srq_sge = limits->max_receive_sge;
 	}
-	if (rnic_has_xrc(dev))
+	if (dev->features & RNIC_FEATURE_XRC)
 		attr->device_cap_flags |= IB_DEVICE_XRC;
 	if (dev->features & RNIC_FEATURE_FAST_REGISTER) {
 		attr->device_cap_flags |= IB_DEVICE_MEM_MGT_EXTENSIONS;
@@ -283,6 +283,7 @@ static const struct {
 	{ RNIC_FEATURE_UD, &datagram_operations },
 	{ RNIC_FEATURE_MULTICAST, &multicast_operations },
 	{ RNIC_FEATURE_SRQ, &srq_operations },
+	{ RNIC_FEATURE_XRC, &xrc_operations },
 	{ RNIC_FEATURE_CQ_RESIZE, &resize_operations },
 	{ RNIC_FEATURE_CQ_MODERATION, &moderation_operations },
 	{ RNIC_FEATURE_REREGISTER, &reregister_operations },
@@ -300,6 +301,4 @@ void rnic_set_operations(struct rnic_dev *dev)
 	for (at = 0; at < ARRAY_SIZE(features); at++)
 		if (dev->features & features[at].feature)
 			ib_set_device_ops(&dev->ibdev, features[at].operations);
-	if (rnic_has_xrc(dev))
-		ib_set_device_ops(&dev->ibdev, &xrc_operations);
 }

@@ -68,7 +68,8 @@ static int create_for_process(struct rnic_dev *dev, struct rnic_qp *qp, struct i
 	if (request.log_sq_slots > dev->limits.log_sq_slots || request.log_rq_entries > dev->limits.log_rq_entries ||
 	    request.log_rq_stride > RNIC_MAX_LOG_RQ_STRIDE || memchr_inv(request.reserved, 0, sizeof(request.reserved)))
 		return -EINVAL;
-	err = rnic_user_ring_get(dev, &qp->sq_ring, request.sq_address, (u64)RNIC_WQE_SLOT_BYTES << request.log_sq_slots);
+	err = rnic_user_ring_get(dev, &qp->sq_ring, request.sq_address,
+				 (u64)RNIC_WQE_SLOT_BYTES << request.log_sq_slots);
 	if (err)
 		return err;
 	body.log_sq_slots = request.log_sq_slots;
@@ -144,11 +145,15 @@ static int set_type(const struct rnic_dev *dev, struct rnic_qp *qp, enum ib_qp_t
 		break;
 	case IB_QPT_XRC_INI:
 		qp->type = RNIC_QP_TYPE_XRC_INI;
+		needed = RNIC_FEATURE_XRC;
 		/* The kernel's own work requests have no place for the peer's queue. */
-		return process && rnic_has_xrc(dev) ? 0 : -EOPNOTSUPP;
+		if (!process)
+			return -EOPNOTSUPP;
+		break;
 	case IB_QPT_XRC_TGT:
 		qp->type = RNIC_QP_TYPE_XRC_TGT;
-		return rnic_has_xrc(dev) ? 0 : -EOPNOTSUPP;
+		needed = RNIC_FEATURE_XRC;
+		break;
 	default:
 		return -EOPNOTSUPP;
 	}

@@ -3,10 +3,11 @@
  * The driver's objects and what its files offer each other.
  *
  * In the order of a device's life: pci.c finds the device and makes it ready, command.c carries commands, event.c takes
- * events, memory.c has tables and regions, page_list.c describes memory to the device, netdev.c finds the network device
- * of the port, device.c answers questions about device and port, counters.c reads what the device counts, context.c serves processes, address.c says where packets
- * go, registration.c has regions that change, completion_queue.c, resize.c, queue_pair.c and shared_receive.c the queues. The data path of kernel users (that of processes is in the
- * provider) is work_queue.c, their rings and what completes in them, send.c and receive.c.
+ * events, memory.c has tables and regions, page_list.c describes memory to the device, netdev.c finds the network
+ * device of the port, device.c answers questions about device and port, counters.c reads what the device counts,
+ * context.c serves processes, address.c says where packets go, registration.c has regions that change,
+ * completion_queue.c, resize.c, queue_pair.c and shared_receive.c the queues. The data path of kernel users (that of
+ * processes is in the provider) is work_queue.c, their rings and what completes in them, send.c and receive.c.
  */
 #ifndef RNIC_H
 #define RNIC_H
@@ -273,12 +274,6 @@ static inline void rnic_write(struct rnic_dev *dev, u32 offset, u32 value)
 static inline u32 rnic_slots_of(u32 segments)
 {
 	return DIV_ROUND_UP(segments, RNIC_SEGMENTS_A_SLOT);
-}
-
-/* From interface 1.3 on; there is no feature bit of its own. */
-static inline bool rnic_has_xrc(const struct rnic_dev *dev)
-{
-	return dev->features & RNIC_FEATURE_SRQ && (dev->version & 0xffff) >= 3;
 }
 
 /* Each of its work requests says where its packet goes. */

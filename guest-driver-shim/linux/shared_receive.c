@@ -99,9 +99,11 @@ int rnic_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct 
 	int err;
 
 	/* The kernel's own queues are of the usual kind. */
-	if (init->srq_type != IB_SRQT_BASIC && !(init->srq_type == IB_SRQT_XRC && udata && rnic_has_xrc(dev)))
+	if (init->srq_type != IB_SRQT_BASIC &&
+	    !(init->srq_type == IB_SRQT_XRC && udata && dev->features & RNIC_FEATURE_XRC))
 		return -EOPNOTSUPP;
-	if (!attr->max_wr || attr->max_wr > BIT(dev->limits.log_srq_slots) || attr->max_sge > dev->limits.max_receive_sge)
+	if (!attr->max_wr || attr->max_wr > BIT(dev->limits.log_srq_slots) ||
+	    attr->max_sge > dev->limits.max_receive_sge)
 		return -EINVAL;
 	spin_lock_init(&srq->lock);
 	srq->max_sge = max_t(u32, attr->max_sge, 1);

@@ -25,9 +25,10 @@ static void let_go(struct rnic_cq *cq)
 	free(cq);
 }
 
-static struct rnic_cq *make(struct rnic_context *context, uint32_t entries)
+static struct rnic_cq *make(struct rnic_context *context, struct ibv_pd *pd, uint32_t entries)
 {
 	struct rnic_cq *cq;
+	int err;
 
 	if (!entries || entries > 1U << context->limits.log_cq_entries) {
 		errno = EINVAL;
@@ -39,11 +40,14 @@ static struct rnic_cq *make(struct rnic_context *context, uint32_t entries)
 		return NULL;
 	}
 	pthread_spin_init(&cq->lock, PTHREAD_PROCESS_PRIVATE);
+	cq->pd = pd;
 	cq->log_entries = log_entries_for(context, entries);
-	if (rnic_pages_get(&cq->pages, sizeof(struct rnic_cqe) << cq->log_entries, context->page_bytes) ||
-	    rnic_pages_get(&cq->record_page, sizeof(struct rnic_consumer_record), context->page_bytes)) {
+	err = rnic_pages_get(&cq->pages, pd, sizeof(struct rnic_cqe) << cq->log_entries, context->page_bytes);
+	if (!err)
+		err = rnic_pages_get(&cq->record_page, pd, sizeof(struct rnic_consumer_record), context->page_bytes);
+	if (err) {
 		let_go(cq);
-		errno = ENOMEM;
+		errno = err;
 		return NULL;
 	}
 	cq->ring = cq->pages.address;
@@ -71,7 +75,7 @@ struct ibv_cq *rnic_create_cq(struct ibv_context *ibcontext, int entries, struct
 		struct ib_uverbs_create_cq_resp core;
 		struct rnic_uresp_create_cq ours;
 	} answer = {};
-	struct rnic_cq *cq = make(to_rnic_context(ibcontext), entries > 0 ? entries : 0);
+	struct rnic_cq *cq = make(to_rnic_context(ibcontext), NULL, entries > 0 ? entries : 0);
 	int err;
 
 	if (!cq)
@@ -98,21 +102,29 @@ struct ibv_cq_ex *rnic_create_cq_ex(struct ibv_context *ibcontext, struct ibv_cq
 		struct ib_uverbs_ex_create_cq_resp core;
 		struct rnic_uresp_create_cq ours;
 	} answer = {};
+	struct ibv_pd *pd = NULL;
 	struct rnic_cq *cq;
 	int err;
 
 	if (attr->wc_flags & ~(uint64_t)(IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) ||
-	    (attr->comp_mask & ~IBV_CQ_INIT_ATTR_MASK_FLAGS) ||
+	    (attr->comp_mask & ~(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)) ||
 	    (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS && attr->flags & ~IBV_CREATE_CQ_ATTR_SINGLE_THREADED)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	cq = make(to_rnic_context(ibcontext), attr->cqe);
+	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) {
+		pd = attr->parent_domain;
+		if (!pd || !to_rnic_pd(pd)->inside) {
+			errno = EINVAL;
+			return NULL;
+		}
+	}
+	cq = make(to_rnic_context(ibcontext), pd, attr->cqe);
 	if (!cq)
 		return NULL;
 	command.ours = request_of(cq);
 	/* Entries carry the device's time anyway. */
-	err = ibv_cmd_create_cq_ex(ibcontext, attr, &cq->base, &command.core, sizeof(command), &answer.core,
+	err = ibv_cmd_create_cq_ex(ibcontext, attr, RNIC_SINCE_65(NULL) &cq->base, &command.core, sizeof(command), &answer.core,
 				   sizeof(answer), CREATE_CQ_CMD_FLAGS_TS_IGNORED_EX);
 	if (err) {
 		let_go(cq);
@@ -182,7 +194,7 @@ int rnic_resize_cq(struct ibv_cq *ibcq, int entries)
 	if (entries <= 0 || (uint32_t)entries > 1U << context->limits.log_cq_entries)
 		return EINVAL;
 	log = log_entries_for(context, entries);
-	err = rnic_pages_get(&pages, sizeof(struct rnic_cqe) << log, context->page_bytes);
+	err = rnic_pages_get(&pages, cq->pd, sizeof(struct rnic_cqe) << log, context->page_bytes);
 	if (err)
 		return err;
 	command.ours.ring_address = (uintptr_t)pages.address;

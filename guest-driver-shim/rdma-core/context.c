@@ -48,7 +48,9 @@ static void free_context(struct ibv_context *ibcontext)
 
 static const struct verbs_context_ops operations = {
 	.alloc_mw = rnic_alloc_mw,
+	.alloc_parent_domain = rnic_alloc_parent_domain,
 	.alloc_pd = rnic_alloc_pd,
+	.alloc_td = rnic_alloc_td,
 	.attach_mcast = ibv_cmd_attach_mcast,
 	.bind_mw = rnic_bind_mw,
 	.close_xrcd = rnic_close_xrcd,
@@ -62,6 +64,7 @@ static const struct verbs_context_ops operations = {
 	.create_srq_ex = rnic_create_srq_ex,
 	.dealloc_mw = rnic_dealloc_mw,
 	.dealloc_pd = rnic_dealloc_pd,
+	.dealloc_td = rnic_dealloc_td,
 	.dereg_mr = rnic_dereg_mr,
 	.destroy_ah = rnic_destroy_ah,
 	.destroy_cq = rnic_destroy_cq,
@@ -101,7 +104,8 @@ static struct verbs_context *alloc_context(struct ibv_device *device, int cmd_fd
 	context = verbs_init_and_alloc_context(device, cmd_fd, context, base, RDMA_DRIVER_UNKNOWN);
 	if (!context)
 		return NULL;
-	if (ibv_cmd_get_context(&context->base, &command, sizeof(command), &answer.core, sizeof(answer)))
+	if (ibv_cmd_get_context(&context->base, &command, sizeof(command), RNIC_SINCE_65(NULL) &answer.core,
+				sizeof(answer)))
 		goto free;
 	context->limits = answer.ours;
 	context->page_bytes = sysconf(_SC_PAGESIZE);

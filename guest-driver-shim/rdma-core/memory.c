@@ -1,27 +1,72 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Protection domains, memory regions, and the pages of rings. */
+/* Memory regions and windows, and the pages of rings. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "rnic.h"
 
-/* Zeroed whole pages, which a child of fork() does not get: the device would write into the parent's only. */
-int rnic_pages_get(struct rnic_pages *pages, size_t bytes, size_t page_bytes)
+/* Whole pages of ours, zeroed. */
+static int map(struct rnic_pages *pages)
 {
-	bytes = align(bytes, page_bytes);
-	pages->address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (pages->address == MAP_FAILED) {
-		pages->address = NULL;
+	pages->address = mmap(NULL, pages->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (pages->address != MAP_FAILED)
+		return 0;
+	pages->address = NULL;
+	return ENOMEM;
+}
+
+/* From the application's allocator, which may leave it to us, and must know what a page is. */
+static int ask(struct rnic_pages *pages, struct rnic_pd *pd, size_t page_bytes)
+{
+	void *address = pd->alloc(&pd->base, pd->context, pages->bytes, page_bytes, RNIC_RESOURCE_RING);
+
+	if (address == IBV_ALLOCATOR_USE_DEFAULT)
+		return map(pages);
+	if (!address)
 		return ENOMEM;
+	if ((uintptr_t)address % page_bytes) {
+		pd->free(&pd->base, pd->context, address, RNIC_RESOURCE_RING);
+		return EINVAL;
 	}
-	pages->bytes = bytes;
-	if (ibv_dontfork_range(pages->address, bytes)) {
-		munmap(pages->address, bytes);
-		pages->address = NULL;
-		return ENOMEM;
-	}
+	memset(address, 0, pages->bytes);
+	pages->address = address;
+	pages->of = pd;
+	rnic_count(&pd->users, 1);
 	return 0;
+}
+
+static void give_back(struct rnic_pages *pages)
+{
+	struct rnic_pd *pd = pages->of;
+
+	if (pd) {
+		pd->free(&pd->base, pd->context, pages->address, RNIC_RESOURCE_RING);
+		rnic_count(&pd->users, -1);
+	} else {
+		munmap(pages->address, pages->bytes);
+	}
+	*pages = (struct rnic_pages){};
+}
+
+/*
+ * Zeroed whole pages, which a child of fork() does not get: the device would write into the parent's only. The domain, if
+ * there is one, says where they come from.
+ */
+int rnic_pages_get(struct rnic_pages *pages, struct ibv_pd *ibpd, size_t bytes, size_t page_bytes)
+{
+	struct rnic_pd *pd = ibpd ? to_rnic_pd(ibpd) : NULL;
+	int err;
+
+	*pages = (struct rnic_pages){ .bytes = align(bytes, page_bytes) };
+	err = pd && pd->alloc ? ask(pages, pd, page_bytes) : map(pages);
+	if (err)
+		return err;
+	if (!ibv_dontfork_range(pages->address, pages->bytes))
+		return 0;
+	give_back(pages);
+	return ENOMEM;
 }
 
 void rnic_pages_put(struct rnic_pages *pages)
@@ -29,73 +74,7 @@ void rnic_pages_put(struct rnic_pages *pages)
 	if (!pages->address)
 		return;
 	ibv_dofork_range(pages->address, pages->bytes);
-	munmap(pages->address, pages->bytes);
-	pages->address = NULL;
-}
-
-struct ibv_pd *rnic_alloc_pd(struct ibv_context *context)
-{
-	struct ibv_alloc_pd command = {};
-	struct {
-		struct ib_uverbs_alloc_pd_resp core;
-		struct rnic_uresp_alloc_pd ours;
-	} answer = {};
-	struct rnic_pd *pd = calloc(1, sizeof(*pd));
-	int err;
-
-	if (!pd) {
-		errno = ENOMEM;
-		return NULL;
-	}
-	err = ibv_cmd_alloc_pd(context, &pd->base, &command, sizeof(command), &answer.core, sizeof(answer));
-	if (err) {
-		free(pd);
-		errno = err;
-		return NULL;
-	}
-	pd->pdn = answer.ours.pdn;
-	return &pd->base;
-}
-
-int rnic_dealloc_pd(struct ibv_pd *ibpd)
-{
-	int err = ibv_cmd_dealloc_pd(ibpd);
-
-	if (err)
-		return err;
-	free(container_of(ibpd, struct rnic_pd, base));
-	return 0;
-}
-
-struct ibv_xrcd *rnic_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr)
-{
-	struct verbs_xrcd *xrcd = calloc(1, sizeof(*xrcd));
-	struct ib_uverbs_open_xrcd_resp answer;
-	struct ibv_open_xrcd command = {};
-	int err;
-
-	if (!xrcd) {
-		errno = ENOMEM;
-		return NULL;
-	}
-	err = ibv_cmd_open_xrcd(context, xrcd, sizeof(*xrcd), attr, &command, sizeof(command), &answer, sizeof(answer));
-	if (err) {
-		free(xrcd);
-		errno = err;
-		return NULL;
-	}
-	return &xrcd->xrcd;
-}
-
-int rnic_close_xrcd(struct ibv_xrcd *ibxrcd)
-{
-	struct verbs_xrcd *xrcd = container_of(ibxrcd, struct verbs_xrcd, xrcd);
-	int err = ibv_cmd_close_xrcd(xrcd);
-
-	if (err)
-		return err;
-	free(xrcd);
-	return 0;
+	give_back(pages);
 }
 
 struct ibv_mr *rnic_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t hca_va, int access)

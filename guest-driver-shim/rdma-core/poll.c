@@ -18,6 +18,17 @@ static bool is_new(const struct rnic_cq *cq, const struct rnic_cqe *cqe, uint32_
 	return (last & RNIC_CQE_PHASE) == rnic_phase(index - cq->begin, cq->log_entries);
 }
 
+/* The entry, if it has been written: the phase is read first, so the rest is not older. */
+static struct rnic_cqe *written(const struct rnic_cq *cq, uint32_t index)
+{
+	struct rnic_cqe *cqe = rnic_cq_entry(cq, index);
+
+	if (!is_new(cq, cqe, index))
+		return NULL;
+	udma_from_device_barrier();
+	return cqe;
+}
+
 /* The device's numbers of status are those of verbs. */
 static_assert((int)IBV_WC_SUCCESS == RNIC_STATUS_OF_COMPLETION_SUCCESS &&
 		      (int)IBV_WC_LOC_PROT_ERR == RNIC_STATUS_OF_COMPLETION_LOC_PROT_ERR &&
@@ -152,11 +163,9 @@ bool rnic_cq_take(struct rnic_cq *cq, struct ibv_wc *wc, uint64_t *time_ns)
 	bool found;
 
 	for (;;) {
-		cqe = rnic_cq_entry(cq, cq->consumer);
-		if (!is_new(cq, cqe, cq->consumer))
+		cqe = written(cq, cq->consumer);
+		if (!cqe)
 			return false;
-		/* The phase was read first; the rest is not older. */
-		udma_from_device_barrier();
 		found = take(context, cqe, wc);
 		if (time_ns)
 			*time_ns = le64toh(cqe->time_ns);
@@ -223,11 +232,7 @@ void rnic_cq_forget(struct rnic_cq *cq, struct rnic_qp *qp)
 	struct rnic_cqe *cqe;
 	uint32_t index;
 
-	for (index = cq->consumer;; index++) {
-		cqe = rnic_cq_entry(cq, index);
-		if (!is_new(cq, cqe, index))
-			break;
-		udma_from_device_barrier();
+	for (index = cq->consumer; (cqe = written(cq, index)); index++) {
 		if (le32toh(cqe->qpn) != qp->qpn)
 			continue;
 		if (qp->srq && le16toh(cqe->flags) & RNIC_CQE_SRQ)
@@ -242,11 +247,7 @@ void rnic_cq_forget_srq(struct rnic_cq *cq, struct rnic_srq *srq)
 	struct rnic_cqe *cqe;
 	uint32_t index;
 
-	for (index = cq->consumer;; index++) {
-		cqe = rnic_cq_entry(cq, index);
-		if (!is_new(cq, cqe, index))
-			break;
-		udma_from_device_barrier();
+	for (index = cq->consumer; (cqe = written(cq, index)); index++) {
 		if (!(le16toh(cqe->flags) & RNIC_CQE_SRQ) || le32toh(cqe->srqn) != srq->srqn)
 			continue;
 		cqe->srqn = 0;

@@ -69,12 +69,13 @@ static void let_go(struct rnic_qp *qp)
 }
 
 /* Rings for what is asked, both in one piece of memory, each beginning with a page. */
-static int make_rings(struct rnic_context *context, struct rnic_qp *qp, const struct ibv_qp_cap *cap)
+static int make_rings(struct rnic_context *context, struct ibv_pd *pd, struct rnic_qp *qp,
+		      const struct ibv_qp_cap *cap)
 {
 	uint32_t send_sge = cap->max_send_sge ?: 1, receive_sge = cap->max_recv_sge ?: 1;
 	uint32_t inline_segments = DIV_ROUND_UP(cap->max_inline_data, RNIC_WQE_SEGMENT_BYTES);
 	enum ibv_qp_type type = qp->base.qp.qp_type;
-	bool datagram = type == IBV_QPT_UD, xrc = type == IBV_QPT_XRC_SEND;
+	bool datagram = type == IBV_QPT_UD, xrc = type == IBV_QPT_XRC_SEND, receives = !qp->srq && !xrc;
 	/* Control and remote segment, or address, stand before the elements, or the inline bytes. */
 	uint32_t head = datagram ? 1 + DATAGRAM_SEGMENTS : 2 + xrc;
 	uint32_t segments = head + (send_sge > inline_segments ? send_sge : inline_segments);
@@ -84,7 +85,7 @@ static int make_rings(struct rnic_context *context, struct rnic_qp *qp, const st
 	 */
 	uint32_t slots_a_wqe = DIV_ROUND_UP(xrc && segments < 5 ? 5 : segments, SEGMENTS_A_SLOT);
 	uint64_t slots = (uint64_t)cap->max_send_wr * slots_a_wqe;
-	size_t sq_bytes, rq_bytes;
+	size_t sq_bytes, rq_bytes = 0;
 	int err;
 
 	if (slots > 1U << context->limits.log_sq_slots || cap->max_recv_wr > 1U << context->limits.log_rq_entries ||
@@ -98,35 +99,28 @@ static int make_rings(struct rnic_context *context, struct rnic_qp *qp, const st
 	err = prepare(&qp->sq, slots, context->page_bytes / RNIC_WQE_SLOT_BYTES, send_sge);
 	if (err)
 		return err;
-	qp->rq.log_stride = rnic_log2_up(receive_sge);
-	if (qp->srq || xrc) {
-		qp->cap = (struct ibv_qp_cap){
-			.max_send_wr = (1U << qp->sq.log_entries) / slots_a_wqe,
-			.max_send_sge = send_sge,
-			.max_inline_data = cap->max_inline_data,
-		};
-		err = rnic_pages_get(&qp->pages, (size_t)RNIC_WQE_SLOT_BYTES << qp->sq.log_entries, context->page_bytes);
-		qp->sq.ring = qp->pages.address;
-		return err;
-	}
-	err = prepare(&qp->rq, cap->max_recv_wr, (context->page_bytes / RNIC_WQE_SEGMENT_BYTES) >> qp->rq.log_stride,
-		      receive_sge);
-	if (err)
-		return err;
 	qp->cap = (struct ibv_qp_cap){
 		.max_send_wr = (1U << qp->sq.log_entries) / slots_a_wqe,
-		.max_recv_wr = 1U << qp->rq.log_entries,
 		.max_send_sge = send_sge,
-		.max_recv_sge = receive_sge,
 		.max_inline_data = cap->max_inline_data,
 	};
 	sq_bytes = align((size_t)RNIC_WQE_SLOT_BYTES << qp->sq.log_entries, context->page_bytes);
-	rq_bytes = (size_t)RNIC_WQE_SEGMENT_BYTES << (qp->rq.log_entries + qp->rq.log_stride);
-	err = rnic_pages_get(&qp->pages, sq_bytes + rq_bytes, context->page_bytes);
+	if (receives) {
+		qp->rq.log_stride = rnic_log2_up(receive_sge);
+		err = prepare(&qp->rq, cap->max_recv_wr,
+			      (context->page_bytes / RNIC_WQE_SEGMENT_BYTES) >> qp->rq.log_stride, receive_sge);
+		if (err)
+			return err;
+		qp->cap.max_recv_wr = 1U << qp->rq.log_entries;
+		qp->cap.max_recv_sge = receive_sge;
+		rq_bytes = (size_t)RNIC_WQE_SEGMENT_BYTES << (qp->rq.log_entries + qp->rq.log_stride);
+	}
+	err = rnic_pages_get(&qp->pages, pd, sq_bytes + rq_bytes, context->page_bytes);
 	if (err)
 		return err;
 	qp->sq.ring = qp->pages.address;
-	qp->rq.ring = (uint8_t *)qp->pages.address + sq_bytes;
+	if (receives)
+		qp->rq.ring = (uint8_t *)qp->pages.address + sq_bytes;
 	return 0;
 }
 
@@ -135,8 +129,8 @@ static bool is_known(enum ibv_qp_type type)
 	return type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD || type == IBV_QPT_XRC_SEND;
 }
 
-static struct rnic_qp *make(struct rnic_context *context, enum ibv_qp_type type, struct ibv_srq *srq,
-			    const struct ibv_qp_cap *cap, struct rnic_ureq_create_qp *request)
+static struct rnic_qp *make(struct rnic_context *context, struct ibv_pd *pd, enum ibv_qp_type type,
+			    struct ibv_srq *srq, const struct ibv_qp_cap *cap, struct rnic_ureq_create_qp *request)
 {
 	struct rnic_qp *qp = calloc(1, sizeof(*qp));
 	int err;
@@ -147,7 +141,7 @@ static struct rnic_qp *make(struct rnic_context *context, enum ibv_qp_type type,
 	}
 	qp->base.qp.qp_type = type;
 	qp->srq = srq ? to_rnic_srq(srq) : NULL;
-	err = make_rings(context, qp, cap);
+	err = make_rings(context, pd, qp, cap);
 	if (err) {
 		let_go(qp);
 		errno = err;
@@ -199,7 +193,7 @@ struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	qp = make(context, attr->qp_type, attr->srq, &attr->cap, &command.ours);
+	qp = make(context, pd, attr->qp_type, attr->srq, &attr->cap, &command.ours);
 	if (!qp)
 		return NULL;
 	err = ibv_cmd_create_qp(pd, &qp->base.qp, attr, &command.core, sizeof(command), &answer.core, sizeof(answer));
@@ -232,7 +226,7 @@ static struct ibv_qp *create_target(struct ibv_context *context, struct ibv_qp_i
 
 	if (qp)
 		err = ibv_cmd_create_qp_ex2(context, &qp->base, attr, &command.core, sizeof(command), &answer.core,
-					    sizeof(answer));
+					    sizeof(answer) RNIC_LAST_SINCE_65(NULL));
 	if (err) {
 		free(qp);
 		errno = err;
@@ -284,7 +278,7 @@ struct ibv_qp *rnic_create_qp_ex(struct ibv_context *ibcontext, struct ibv_qp_in
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	qp = make(context, attr->qp_type, attr->srq, &attr->cap, &command.ours);
+	qp = make(context, attr->pd, attr->qp_type, attr->srq, &attr->cap, &command.ours);
 	if (!qp)
 		return NULL;
 	err = 0;
@@ -292,7 +286,7 @@ struct ibv_qp *rnic_create_qp_ex(struct ibv_context *ibcontext, struct ibv_qp_in
 		err = rnic_offer_extended_send(qp, context->limits.features, attr->send_ops_flags);
 	if (!err)
 		err = ibv_cmd_create_qp_ex2(ibcontext, &qp->base, attr, &command.core, sizeof(command), &answer.core,
-					    sizeof(answer));
+					    sizeof(answer) RNIC_LAST_SINCE_65(NULL));
 	done = finish(context, qp, err, answer.ours.qpn, &attr->cap);
 	/* The call above has set the mask anew. */
 	if (done && attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)

@@ -2,8 +2,8 @@
 /*
  * The provider's objects and what its files offer each other.
  *
- * context.c opens the device for a process, memory.c has domains, regions and the memory of rings, address.c the address
- * handles, completion_queue.c, queue_pair.c and shared_receive.c the queues, send.c and receive.c post work, poll.c takes
+ * context.c opens the device for a process, domain.c has domains, memory.c regions and the memory of rings, address.c the
+ * address handles, completion_queue.c, queue_pair.c and shared_receive.c the queues, send.c and receive.c post work, poll.c takes
  * completions; extended_send.c and extended_poll.c do the same call by call. Posting and polling make no system call: they write rings in
  * the process' memory and ring doorbells on the process' own page.
  */
@@ -21,6 +21,7 @@
 #include <util/udma_barrier.h>
 #include <util/util.h>
 
+#include "compat.h"
 #include "rnic_abi.h"
 #include "rnic_uverbs.h"
 
@@ -50,15 +51,25 @@ struct rnic_context {
 	struct rnic_srq **srq_rows[SRQ_ROWS];
 };
 
-/* Pages that the device reads and writes. */
+/* Pages that the device reads and writes: ours, or of a parent domain's allocator. */
 struct rnic_pages {
 	void *address;
 	size_t bytes;
+	struct rnic_pd *of;
 };
+
+/* What an allocator of the application is told that the memory is for. */
+#define RNIC_RESOURCE_RING 1
 
 struct rnic_pd {
 	struct ibv_pd base;
-	uint32_t pdn;
+	uint32_t users; /* parent domains around it, and pages of its allocator */
+	/* Of a parent domain. */
+	struct rnic_pd *inside;
+	struct ibv_td *td;
+	void *(*alloc)(struct ibv_pd *pd, void *context, size_t bytes, size_t alignment, uint64_t resource);
+	void (*free)(struct ibv_pd *pd, void *context, void *address, uint64_t resource);
+	void *context;
 };
 
 struct rnic_ah {
@@ -69,6 +80,7 @@ struct rnic_ah {
 struct rnic_cq {
 	struct verbs_cq base;
 	pthread_spinlock_t lock; /* consumer, and the queue pairs' completed work */
+	struct ibv_pd *pd; /* whose allocator the rings come from, or none */
 	struct rnic_pages pages;
 	struct rnic_cqe *ring;
 	struct rnic_pages record_page;
@@ -144,6 +156,16 @@ static inline struct rnic_context *to_rnic_context(struct ibv_context *context)
 	return container_of(context, struct rnic_context, base.context);
 }
 
+static inline struct rnic_pd *to_rnic_pd(struct ibv_pd *pd)
+{
+	return container_of(pd, struct rnic_pd, base);
+}
+
+static inline void rnic_count(uint32_t *count, int more)
+{
+	__atomic_fetch_add(count, more, __ATOMIC_ACQ_REL);
+}
+
 static inline struct rnic_cq *to_rnic_cq(struct ibv_cq *cq)
 {
 	return container_of(cq, struct rnic_cq, base.cq);
@@ -201,13 +223,18 @@ static inline uint8_t rnic_log2_up(uint32_t count)
 	return log;
 }
 
-/* memory.c */
-int rnic_pages_get(struct rnic_pages *pages, size_t bytes, size_t page_bytes);
-void rnic_pages_put(struct rnic_pages *pages);
+/* domain.c */
 struct ibv_pd *rnic_alloc_pd(struct ibv_context *context);
 int rnic_dealloc_pd(struct ibv_pd *pd);
+struct ibv_td *rnic_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
+int rnic_dealloc_td(struct ibv_td *td);
+struct ibv_pd *rnic_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);
 struct ibv_xrcd *rnic_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
 int rnic_close_xrcd(struct ibv_xrcd *xrcd);
+
+/* memory.c */
+int rnic_pages_get(struct rnic_pages *pages, struct ibv_pd *pd, size_t bytes, size_t page_bytes);
+void rnic_pages_put(struct rnic_pages *pages);
 struct ibv_mr *rnic_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t hca_va, int access);
 int rnic_rereg_mr(struct verbs_mr *mr, int flags, struct ibv_pd *pd, void *address, size_t length, int access);
 int rnic_dereg_mr(struct verbs_mr *mr);

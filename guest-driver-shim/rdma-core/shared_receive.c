@@ -16,7 +16,7 @@ static void let_go(struct rnic_srq *srq)
 }
 
 /* Slots and index ring in one piece of memory, each beginning with a page; all slots free. */
-static int make(struct rnic_context *context, struct rnic_srq *srq, const struct ibv_srq_attr *attr)
+static int make(struct rnic_context *context, struct ibv_pd *pd, struct rnic_srq *srq, const struct ibv_srq_attr *attr)
 {
 	uint32_t slot, slots;
 	size_t slot_bytes;
@@ -31,7 +31,7 @@ static int make(struct rnic_context *context, struct rnic_srq *srq, const struct
 	if (!srq->wr_ids || !srq->next_free)
 		return ENOMEM;
 	slot_bytes = align((size_t)RNIC_WQE_SEGMENT_BYTES << (srq->log_slots + srq->log_stride), context->page_bytes);
-	err = rnic_pages_get(&srq->pages, slot_bytes + slots * sizeof(__le16), context->page_bytes);
+	err = rnic_pages_get(&srq->pages, pd, slot_bytes + slots * sizeof(__le16), context->page_bytes);
 	if (err)
 		return err;
 	srq->indices = (__le16 *)((uint8_t *)srq->pages.address + slot_bytes);
@@ -42,7 +42,7 @@ static int make(struct rnic_context *context, struct rnic_srq *srq, const struct
 }
 
 /* The queue as the process sees it, and what the kernel is told of it. */
-static struct rnic_srq *prepare(struct rnic_context *context, const struct ibv_srq_attr *attr,
+static struct rnic_srq *prepare(struct rnic_context *context, struct ibv_pd *pd, const struct ibv_srq_attr *attr,
 				struct rnic_ureq_create_srq *request)
 {
 	struct rnic_srq *srq;
@@ -59,7 +59,7 @@ static struct rnic_srq *prepare(struct rnic_context *context, const struct ibv_s
 		return NULL;
 	}
 	pthread_spin_init(&srq->lock, PTHREAD_PROCESS_PRIVATE);
-	err = make(context, srq, attr);
+	err = make(context, pd, srq, attr);
 	if (err) {
 		let_go(srq);
 		errno = err;
@@ -82,7 +82,7 @@ struct ibv_srq *rnic_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *att
 		struct ib_uverbs_create_srq_resp core;
 		struct rnic_uresp_create_srq ours;
 	} answer = {};
-	struct rnic_srq *srq = prepare(to_rnic_context(pd->context), &attr->attr, &command.ours);
+	struct rnic_srq *srq = prepare(to_rnic_context(pd->context), pd, &attr->attr, &command.ours);
 	int err;
 
 	if (!srq)
@@ -133,7 +133,7 @@ static struct ibv_srq *create_for_xrc(struct ibv_context *ibcontext, struct ibv_
 		struct rnic_uresp_create_srq ours;
 	} answer = {};
 	struct rnic_context *context = to_rnic_context(ibcontext);
-	struct rnic_srq *srq = prepare(context, &attr->attr, &command.ours);
+	struct rnic_srq *srq = prepare(context, attr->pd, &attr->attr, &command.ours);
 	int err;
 
 	if (!srq)

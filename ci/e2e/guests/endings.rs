@@ -1,11 +1,26 @@
 //! The device, or a program, goes in the middle; and what has to be left behind then: nothing.
 
 use super::pair::{self, Guests, is_up};
-use super::{held, lab, shell};
+use super::{faults, held, lab, patience, shell};
 use crate::bench::fabric::Fabric;
 use rnic_ci::guest::Guest;
 use rnic_pcie::Class;
 use std::time::Duration;
+
+/// Words with which a kernel tells that something is wrong.
+const COMPLAINTS: &[&str] = &[
+    "WARNING:",
+    "BUG:",
+    "Oops",
+    "Call Trace",
+    "general protection",
+    "rcu_sched",
+    "unregister_netdevice",
+    "UBSAN:",
+    "non-static key",
+    "suspected memory leak",
+    "blocked for more than",
+];
 
 /// Nothing is held, the module goes, and the kernel had nothing to complain of.
 #[track_caller]
@@ -14,9 +29,10 @@ pub fn check(fabric: &Fabric, guest: &mut Guest) {
     shell(guest, "rmmod rnic");
     assert_eq!(shell(guest, "ls /sys/class/infiniband"), "");
     let log = shell(guest, "dmesg");
-    for word in ["WARNING:", "BUG:", "Oops", "Call Trace", "general protection", "rcu_sched", "unregister_netdevice"] {
+    for word in COMPLAINTS {
         assert!(!log.contains(word), "{} in the kernel log of {}:\n{log}", word, guest.name());
     }
+    faults::none(guest);
 }
 
 pub fn the_module_survives_unbinding_resets_and_removal_in_use() {
@@ -54,6 +70,20 @@ pub fn a_killed_program_leaves_nothing() {
     held::nothing(&fabric, &mut guests.client);
     held::nothing(&fabric, &mut guests.server);
     guests.succeed("ibv_rc_pingpong -d rnic0 -g 1 -n 50 -c");
+    guests.end();
+}
+
+/// An application that does everything wrong that it can is given the errors of real hardware, and leaves nothing, though it
+/// lets nothing go. The other guest goes on meanwhile.
+pub fn wrong_keys_sizes_states_and_flags_are_refused_by_every_verb() {
+    let (lab, fabric) = (lab(), Fabric::new());
+    let mut guests = Guests::start(&lab, &fabric);
+    guests.load("ib_write_bw -F -d rnic0 -D 5");
+    println!("{}", shell(&mut guests.client, "rnic_wrong_verbs -d rnic0 -g 1"));
+    for guest in [&mut guests.server, &mut guests.client] {
+        shell(guest, "until [ -s /tmp/code ]; do usleep 20000; done; cat /tmp/out; [ $(cat /tmp/code) = 0 ]");
+    }
+    held::nothing(&fabric, &mut guests.client);
     guests.end();
 }
 
@@ -115,7 +145,7 @@ pub fn a_guest_that_reboots_under_load_harms_nobody_else() {
         let (before, resets) = (moved(&fabric), fabric.resets("A"));
         guests.load(program);
         await_traffic(&fabric, before);
-        guests.server.reboot(LIMIT).expect("the guest comes back");
+        guests.server.reboot(LIMIT * patience()).expect("the guest comes back");
         crate::tally::guests_booted(1);
         assert!(fabric.resets("A") > resets, "the machine's reset has arrived");
         survives(&fabric, &mut guests.client);

@@ -87,7 +87,7 @@ fn of_a_machine(fabric: &Fabric, name: &str) -> (usize, usize, [usize; 5], bool)
 
 /// The adapter of a machine that is gone.
 pub fn wait_until_nothing_is_left(fabric: &Fabric, name: &str) {
-    let until = Instant::now() + LIMIT;
+    let until = Instant::now() + LIMIT * super::patience();
     while of_a_machine(fabric, name) != (0, 0, [0; 5], false) {
         assert!(Instant::now() < until, "adapter {name}: {:?} is left", of_a_machine(fabric, name));
         std::thread::sleep(Duration::from_millis(2));

@@ -3,10 +3,12 @@
 //! Each step restores its guests from a snapshot that has the module loaded, and plugs in both functions of their
 //! adapters: the RNIC, and the Ethernet function, which is the network device of its port. [`pair`] has the guests,
 //! [`programs`] runs programs between them, [`peers`] does so with Linux' rdma_rxe at one end, [`pyverbs`] rdma-core's own tests in one, [`matrix`] is what ordinary runs leave out, [`endings`] takes the device away
-//! from them, and [`held`] looks at what device and kernel hold then.
+//! from them, [`held`] looks at what device and kernel hold then, and [`faults`] at what
+//! a kernel has found that looks for faults.
 
 mod counters;
 mod endings;
+mod faults;
 mod held;
 pub mod matrix;
 mod pair;
@@ -27,20 +29,25 @@ pub use counters::{
 pub use endings::{
     a_guest_that_reboots_under_load_harms_nobody_else, a_killed_program_leaves_nothing,
     a_machine_that_is_killed_under_load_harms_nobody_else, the_module_survives_unbinding_resets_and_removal_in_use,
+    wrong_keys_sizes_states_and_flags_are_refused_by_every_verb,
 };
+pub use faults::{patience, planted_faults_are_found};
 pub use peers::take_rxe;
 pub use peers::{it_is_many_times_as_fast_as_linux_rxe, linux_rxe_is_the_other_end_both_ways};
 pub use programs::{other_kinds_of_queues_run_or_are_refused_cleanly, stock_programs_run_between_two_guests};
-pub use pyverbs::{lab as pyverbs_lab, rdma_cores_own_tests_pass};
+pub use pyverbs::{lab as pyverbs_lab, rdma_cores_own_tests_pass, the_provider_for_the_newer_rdma_core_works};
 pub use reload::a_changed_module_soon_has_a_fresh_adapter;
 
-const LIMIT: Duration = Duration::from_secs(60);
+/// What a command takes at most.
+fn limit() -> Duration {
+    Duration::from_secs(60) * patience()
+}
 
 fn lab() -> Lab {
     Lab::prepare_rdma(&options(), &mut StandardError).expect("the RDMA guest image and its snapshot")
 }
 
-/// The other kernel runs the same steps: `RNIC_GUEST_KERNEL=7.3`.
+/// Other kernels run the same steps: `RNIC_GUEST_KERNEL=7.3`, or `6.12-debug`.
 fn options() -> Options {
     let kernel = std::env::var("RNIC_GUEST_KERNEL").ok();
     let kernel = kernel.map_or_else(GuestKernel::default, |text| text.parse().expect("RNIC_GUEST_KERNEL"));
@@ -78,7 +85,7 @@ pub fn users_inside_the_kernel_are_served() {
 /// Runs a command that succeeds, and gives what it printed.
 #[track_caller]
 fn shell(guest: &mut Guest, command: &str) -> String {
-    let (code, output) = guest.shell(command, LIMIT).unwrap_or_else(|error| panic!("{command}: {error}"));
+    let (code, output) = guest.shell(command, limit()).unwrap_or_else(|error| panic!("{command}: {error}"));
     let text = String::from_utf8_lossy(&output).trim().to_owned();
     assert_eq!(code, 0, "{} in {}: {text}", command, guest.name());
     text

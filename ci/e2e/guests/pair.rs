@@ -1,6 +1,6 @@
 //! Two guests whose ports are up, and programs that run in both.
 
-use super::{LIMIT, endings, shell};
+use super::{endings, limit, shell};
 use crate::bench::fabric::Fabric;
 use crate::bench::laboratory;
 use rnic_ci::Lab;
@@ -104,7 +104,7 @@ impl<'f> Guests<'f> {
 
     /// The client's half, and both ends.
     fn join(&mut self, client: &str) -> ([i32; 2], [String; 2]) {
-        let (code, output) = self.client.shell(&format!("{client} 2>&1"), LIMIT).expect("the client's shell");
+        let (code, output) = self.client.shell(&format!("{client} 2>&1"), limit()).expect("the client's shell");
         let ended = shell(&mut self.server, "until [ -s /tmp/code ]; do usleep 20000; done; cat /tmp/code");
         let printed = shell(&mut self.server, "cat /tmp/out");
         let ended = ended.parse().expect("an exit number");

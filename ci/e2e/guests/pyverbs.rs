@@ -3,7 +3,8 @@
 //! The list beside this file names every test that has to pass. The others are skipped by themselves, for what the device
 //! or the machine has not; docs/guests.md says what that is. What fails, in the list or not, fails the step.
 
-use super::{endings, options, pair, shell};
+use super::pair::{self, Guests};
+use super::{endings, options, patience, shell};
 use crate::bench::fabric::Fabric;
 use rnic_ci::{Lab, StandardError};
 use std::collections::BTreeMap;
@@ -31,10 +32,29 @@ pub fn rdma_cores_own_tests_pass() {
     let outcomes: BTreeMap<&str, &str> = printed.iter().flat_map(|output| outcomes(output)).collect();
     let count = |word: &str| outcomes.values().filter(|outcome| **outcome == word).count();
     println!("{} ok, {} skipped, {} in all", count("ok"), count("skipped"), outcomes.len());
+    printed
+        .iter()
+        .flat_map(|output| output.lines())
+        .filter(|line| line.contains("skipped '"))
+        .for_each(|line| println!("{line}"));
     let failed: Vec<_> = outcomes.iter().filter(|(_, outcome)| !["ok", "skipped"].contains(outcome)).collect();
     assert_eq!(failed, [], "{}", printed.concat());
     let missing: Vec<&str> = PASSING.lines().filter(|name| outcomes.get(name).copied() != Some("ok")).collect();
     assert_eq!(missing, [""; 0], "these did not pass:\n{}", printed.concat());
+}
+
+/// The provider built for the rdma-core of the release after this one, with a program of that: its library finds it by the number
+/// of its private interface, and knows no other.
+pub fn the_provider_for_the_newer_rdma_core_works() {
+    let (lab, fabric) = (lab(), Fabric::new());
+    let mut guests = Guests::start(&lab, &fabric);
+    let place = format!("/{}", rnic_ci::rdma::NEWER);
+    let program = format!("env LD_LIBRARY_PATH={place} {place}/ibv_rc_pingpong -d rnic0 -g 1 -n 100 -c");
+    guests.succeed(&program);
+    let loaded = format!("LD_DEBUG=files {program} 10.0.0.1 2>&1 | grep -c 'calling init: .*/librnic-rdmav65.so'");
+    guests.serve(&program);
+    assert_eq!(shell(&mut guests.client, &loaded), "1");
+    guests.end();
 }
 
 /// Runs the modules that a filter of their names lets through, and gives what was printed.
@@ -48,7 +68,7 @@ fn run(lab: &Lab, filter: &str) -> String {
         "cd /usr/lib/pyverbs-tests && modules=$(ls | sed -n 's/^\\(test_.*\\)[.]py$/\\1/p' | {filter} | sed 's/^/tests./') && \
          python3 -W ignore run_tests.py --dev rnic0 --port 1 --gid 1 -v $modules 2>&1"
     );
-    let (_, output) = guest.shell(&run, LIMIT).expect("the tests' end");
+    let (_, output) = guest.shell(&run, LIMIT * patience()).expect("the tests' end");
     let output = String::from_utf8_lossy(&output).into_owned();
     assert!(output.contains("\nRan "), "the tests did not come to their end:\n{output}");
     endings::check(&fabric, &mut guest);

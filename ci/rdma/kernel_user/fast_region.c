@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Memory that is registered by work requests, as storage protocols do it: REG_MR and the SEND that tells the peer of the
- * key stand in one list, the peer writes and reads, and the key ends by LOCAL_INV or with the peer's SEND. A key that has
- * ended is refused.
+ * Memory that is registered by work requests, as storage protocols do it: REG_MR and the SEND that tells the peer of
+ * the key stand in one list, the peer writes and reads, and the key ends by LOCAL_INV or with the peer's SEND. A key
+ * that has ended is refused.
  */
 #include "stage.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Events that a completion queue holds back. How long one takes is compared with the period that was asked for: one that
- * is held back never comes sooner, on any machine; of those that are not the fastest of several counts, since this guest
- * may have to wait for its processor.
+ * Events that a completion queue holds back. How long one takes is compared with the period that was asked for: one
+ * that is held back never comes sooner, on any machine; of those that are not the fastest of several counts, since this
+ * guest may have to wait for its processor.
  */
 #include "stage.h"
 

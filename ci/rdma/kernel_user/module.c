@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A user of RDMA inside the kernel, for tests: when it is loaded it connects two queue pairs of the first rnic device to
- * each other and plays all parts, looks at every byte, and goes to ERROR with work outstanding. Loading it
+ * A user of RDMA inside the kernel, for tests: when it is loaded it connects two queue pairs of the first rnic device
+ * to each other and plays all parts, looks at every byte, and goes to ERROR with work outstanding. Loading it
  * fails if anything was not as it should be, and the kernel log says what.
  */
 #include "stage.h"

@@ -46,6 +46,7 @@ Examples:
   rnic guest A --exec 'cat /sys/bus/pci/devices/*/vendor'
   rnic guest A --rdma --exec 'ibv_devinfo -v'
   rnic guest A --rdma --kernel-version 7.3
+  rnic guest A --rdma --packages strace,gdb
   rnic guest A --send target/release/mydriver --exec mydriver
   rnic guest reload A                                       a kernel module, built anew from its source
   rnic guest A --kernel ~/linux/arch/x86/boot/bzImage --share ~/linux/out --exec 'insmod /share/rnic.ko && dmesg'
@@ -58,39 +59,52 @@ Exit: the command's own with --exec, and 125 if rnic failed before it ended; els
 pub struct GuestOptions {
     #[command(subcommand)]
     subcommand: Option<GuestSubcommand>,
-    /// Name of a served adapter, or path of its socket.
-    #[arg(default_value = "A")]
-    adapter: String,
+    #[command(flatten)]
+    common: CommonOptions,
     /// Boot this kernel (bzImage, or an ELF image with a PVH note).
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel_version", "rdma"])]
     kernel: Option<PathBuf>,
     /// Boot this initial file system instead of ours.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rdma", "packages", "share", "send", "exec"])]
     initrd: Option<PathBuf>,
     /// Our image with the kernel module, the rdma-core provider, ibverbs-utils and perftest inside; built when needed.
-    #[arg(long, conflicts_with_all = ["kernel", "initrd"])]
+    #[arg(long)]
     rdma: bool,
-    /// The kernel of our image: that of Debian trixie, or of its backports.
-    #[arg(long, value_name = "6.12|7.3", default_value = "6.12", conflicts_with = "kernel")]
-    kernel_version: GuestKernel,
     /// More kernel arguments.
     #[arg(long, value_name = "ARGUMENTS")]
     append: Option<String>,
-    /// Memory of the guest: MiB, or with M or G behind [default: 256].
+    /// Memory of the guest: MiB, or with M or G behind [default: 256, and more where the image needs it].
     #[arg(long, value_name = "SIZE", value_parser = mebibytes)]
     memory: Option<u32>,
     /// A folder of this machine that the guest finds, writable, in /share (9p).
-    #[arg(long, value_name = "FOLDER", conflicts_with = "initrd")]
+    #[arg(long, value_name = "FOLDER")]
     share: Option<PathBuf>,
+    /// Seconds that the guest may take to boot.
+    #[arg(long, value_name = "SECONDS", default_value_t = BOOT_LIMIT_S, value_parser = clap::value_parser!(u32).range(1..=86400))]
+    boot_limit: u32,
+    /// More of QEMU's command line.
+    #[arg(last = true, value_name = "QEMU-ARGS")]
+    qemu_arguments: Vec<OsString>,
+}
+
+/// What a guest with our image has, and one with a module that has just been built as well.
+#[derive(Debug, Clone, Args)]
+pub struct CommonOptions {
+    /// Name of a served adapter, or path of its socket.
+    #[arg(default_value = "A")]
+    adapter: String,
+    /// The kernel of our image: Debian trixie's, that of its backports, or one that looks for faults (built the first time).
+    #[arg(long, value_name = "6.12|7.3|6.12-debug", default_value = "6.12")]
+    kernel_version: GuestKernel,
+    /// Debian packages that our image has as well, with all that they depend on; unpacked, their scripts do not run.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    packages: Vec<String>,
     /// Put this file into the guest as /payload/NAME, executable and on its PATH; repeat for more.
-    #[arg(long, value_name = "FILE", conflicts_with = "initrd")]
+    #[arg(long, value_name = "FILE")]
     send: Vec<PathBuf>,
     /// Run this shell command in the guest, and end with its exit status.
-    #[arg(long, value_name = "COMMAND", conflicts_with = "initrd")]
+    #[arg(long, value_name = "COMMAND")]
     exec: Option<String>,
-    /// Seconds that the guest may take to boot.
-    #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = clap::value_parser!(u32).range(1..=86400))]
-    boot_limit: u32,
     #[arg(long, value_name = "auto|tcg|kvm", default_value = "auto")]
     accel: Accelerator,
     /// Use this QEMU [default: the one on PATH if it will do, else Debian's package].
@@ -102,10 +116,9 @@ pub struct GuestOptions {
     /// Folder of the sockets [default: $XDG_RUNTIME_DIR/rnic].
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// More of QEMU's command line.
-    #[arg(last = true, value_name = "QEMU-ARGS")]
-    qemu_arguments: Vec<OsString>,
 }
+
+const BOOT_LIMIT_S: u32 = 180;
 
 #[derive(Debug, Subcommand)]
 enum GuestSubcommand {
@@ -146,8 +159,8 @@ impl From<rnic_ci::Error> for Failure {
 
 pub fn run(options: &GuestOptions) -> Exit {
     match &options.subcommand {
-        Some(GuestSubcommand::Reload(reload)) => exit_of(start(&reload.guest(), Some(reload)), &reload.exec),
-        None => exit_of(start(options, None), &options.exec),
+        Some(GuestSubcommand::Reload(reload)) => exit_of(start(&reload.guest(), Some(reload)), &reload.common.exec),
+        None => exit_of(start(options, None), &options.common.exec),
     }
 }
 
@@ -177,10 +190,11 @@ fn start(options: &GuestOptions, reload: Option<&reload::ReloadOptions>) -> Resu
     let signals = Signals::watch().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let usual = Options::from_environment();
     let laboratory = Options {
-        qemu: options.qemu.clone().or(usual.qemu.clone()),
-        offline: options.offline,
-        accelerator: options.accel,
-        kernel: options.kernel_version,
+        qemu: options.common.qemu.clone().or(usual.qemu.clone()),
+        offline: options.common.offline,
+        accelerator: options.common.accel,
+        kernel: options.common.kernel_version,
+        packages: options.common.packages.clone(),
         ..usual
     };
     let prepare = if options.rdma { Lab::prepare_rdma } else { Lab::prepare };
@@ -188,12 +202,12 @@ fn start(options: &GuestOptions, reload: Option<&reload::ReloadOptions>) -> Resu
     spec.module = reload.map(|reload| reload.build(&lab)).transpose()?;
     let mut bench = lab.workbench(&spec)?;
     if let Some(module) = &spec.module {
-        reload::await_driver(&mut bench, module, options.exec.is_some(), begin)?;
+        reload::await_driver(&mut bench, module, options.common.exec.is_some(), begin)?;
     }
     let limit = Duration::from_secs(options.boot_limit.into());
-    let ended = match &options.exec {
-        Some(line) => command::run(&mut bench, &options.send, line, limit, &signals),
-        None => console::run(&mut bench, &options.send, &spec, &signals),
+    let ended = match &options.common.exec {
+        Some(line) => command::run(&mut bench, &options.common.send, line, limit, &signals),
+        None => console::run(&mut bench, &options.common.send, &spec, &signals),
     };
     // What a person ended, or what ended as it should, leaves no logs behind.
     if ended.is_ok() || matches!(ended, Err(Failure::Signal)) {
@@ -204,8 +218,8 @@ fn start(options: &GuestOptions, reload: Option<&reload::ReloadOptions>) -> Resu
 
 /// The guest, with everything that can be wrong about it said before anything is started.
 fn spec(options: &GuestOptions) -> Result<WorkbenchSpec, Failure> {
-    let folder = options.folder.clone().unwrap_or_else(sockets::default_folder);
-    let adapter = sockets::find(&options.adapter, &folder).map_err(Failure::Environment)?;
+    let folder = options.common.folder.clone().unwrap_or_else(sockets::default_folder);
+    let adapter = sockets::find(&options.common.adapter, &folder).map_err(Failure::Environment)?;
     if !sockets::is_listened_on(&adapter.socket) {
         let socket = adapter.socket.display();
         return Err(Failure::Environment(format!("nobody listens on {socket}: start `rnic serve`")));
@@ -217,7 +231,7 @@ fn spec(options: &GuestOptions) -> Result<WorkbenchSpec, Failure> {
              choose another adapter"
         )));
     }
-    if options.exec.as_ref().is_some_and(|line| line.contains('\n')) {
+    if options.common.exec.as_ref().is_some_and(|line| line.contains('\n')) {
         return Err(Failure::Usage("--exec takes one line: send a script with --send, or share its folder".into()));
     }
     if options.append.as_ref().is_some_and(|append| append.len() > 1500) {
@@ -226,7 +240,7 @@ fn spec(options: &GuestOptions) -> Result<WorkbenchSpec, Failure> {
     if let Some(kernel) = &options.kernel {
         check_kernel(kernel).map_err(Failure::Environment)?;
     }
-    for file in options.initrd.iter().chain(&options.send) {
+    for file in options.initrd.iter().chain(&options.common.send) {
         File::open(file).map_err(|error| Failure::Environment(format!("{}: {error}", file.display())))?;
     }
     let share = options.share.as_deref().map(shared).transpose().map_err(Failure::Environment)?;
@@ -245,7 +259,7 @@ fn spec(options: &GuestOptions) -> Result<WorkbenchSpec, Failure> {
         initial_file_system: options.initrd.clone(),
         append: options.append.clone(),
         memory_mib: options.memory,
-        commands: options.exec.is_some(),
+        commands: options.common.exec.is_some(),
         share,
         extra_arguments: options.qemu_arguments.clone(),
         module: None,

@@ -1,10 +1,10 @@
 //! `rnic guest reload`: the loop of somebody who writes the kernel module. The source is built, the guest restored, and the
 //! module loaded before the adapter is plugged in, so that what is probed is a device that nobody has touched.
 
-use super::{Failure, GuestOptions};
+use super::{BOOT_LIMIT_S, CommonOptions, Failure, GuestOptions};
 use clap::Args;
 use rnic_ci::guest::workbench::Workbench;
-use rnic_ci::{Accelerator, GuestKernel, Lab, StandardError};
+use rnic_ci::{Lab, StandardError};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -26,32 +26,11 @@ Examples:
 Exit: as of `rnic guest`; and 1 when the module does not build (the compiler's lines are on standard error) or is not
 loaded. With --exec that is 125, and so is a module that does not take the adapter.")]
 pub struct ReloadOptions {
-    /// Name of a served adapter, or path of its socket.
-    #[arg(default_value = "A")]
-    adapter: String,
+    #[command(flatten)]
+    pub(super) common: CommonOptions,
     /// The module's source [default: guest-driver-shim/linux here, or where this program was built].
     #[arg(long, value_name = "DIR")]
     module: Option<PathBuf>,
-    /// Put this file into the guest as /payload/NAME, executable and on its PATH; repeat for more.
-    #[arg(long, value_name = "FILE")]
-    send: Vec<PathBuf>,
-    /// Run this shell command in the guest, and end with its exit status.
-    #[arg(long, value_name = "COMMAND")]
-    pub(super) exec: Option<String>,
-    /// The kernel of our image: that of Debian trixie, or of its backports.
-    #[arg(long, value_name = "6.12|7.3", default_value = "6.12")]
-    kernel_version: GuestKernel,
-    #[arg(long, value_name = "auto|tcg|kvm", default_value = "auto")]
-    accel: Accelerator,
-    /// Use this QEMU [default: the one on PATH if it will do, else Debian's package].
-    #[arg(long, value_name = "PROGRAM")]
-    qemu: Option<PathBuf>,
-    /// Fetch nothing.
-    #[arg(long)]
-    offline: bool,
-    /// Folder of the sockets [default: $XDG_RUNTIME_DIR/rnic].
-    #[arg(long)]
-    folder: Option<PathBuf>,
 }
 
 /// The repository's own module, below the working folder or where this program was built.
@@ -62,21 +41,14 @@ impl ReloadOptions {
     pub fn guest(&self) -> GuestOptions {
         GuestOptions {
             subcommand: None,
-            adapter: self.adapter.clone(),
+            common: self.common.clone(),
             kernel: None,
             initrd: None,
             rdma: true,
-            kernel_version: self.kernel_version,
             append: None,
             memory: None,
             share: None,
-            send: self.send.clone(),
-            exec: self.exec.clone(),
-            boot_limit: 180,
-            accel: self.accel,
-            qemu: self.qemu.clone(),
-            offline: self.offline,
-            folder: self.folder.clone(),
+            boot_limit: BOOT_LIMIT_S,
             qemu_arguments: Vec::new(),
         }
     }

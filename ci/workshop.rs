@@ -1,12 +1,12 @@
 //! A place to build in: Debian's compiler, kernel headers and build tools, unpacked, and a program running in them as in
 //! a root of its own.
 //!
-//! In: package names, a folder to work in, a shell script. Out: what the script left in the folder, which it sees as
-//! `/work`. The root is entered in namespaces that an ordinary user may make; where the host forbids that, by root.
+//! In: what is to be built there, a folder to work in, a shell script. Out: what the script left in the folder, which it
+//! sees as `/work`. The root is entered in namespaces that an ordinary user may make; where the host forbids that, by root.
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use crate::child;
 use crate::deadline::Deadline;
 use crate::debian::{Debian, PackageSet, Tree};
 use crate::error::{file, tail};
+use crate::image::Image;
 use crate::{Error, Progress, Result};
 
 const TOOLS: &[&str] = &[
@@ -40,9 +41,12 @@ const TOOLS: &[&str] = &[
     "pkgconf",
     "python3-minimal",
     "sed",
+    "sparse",
     "tar",
     "xz-utils",
 ];
+/// And what a kernel is built with: its source among them.
+const KERNEL_TOOLS: &[&str] = &["bc", "bison", "flex", "libelf-dev", "linux-source-6.12"];
 /// What those depend on and no build needs: the headers depend on the kernel, some library on an init system.
 const LEFT_OUT: &[&str] = &["linux-image-", "linux-base", "systemd", "udev", "initramfs", "libsystemd-shared", "dpkg"];
 /// Of the packages' files, those that a build needs.
@@ -58,6 +62,7 @@ const CONTENTS: &[&str] = &[
     "usr/lib/x86_64-linux-gnu/",
     "usr/lib64/",
     "usr/lib/python3",
+    "usr/share/bison",
     "usr/share/cmake",
     "usr/share/perl",
     "usr/share/pkgconfig",
@@ -65,9 +70,12 @@ const CONTENTS: &[&str] = &[
 /// What Debian's base package would have made.
 const LINKS: &[(&str, &str)] =
     &[("bin", "usr/bin"), ("sbin", "usr/sbin"), ("lib", "usr/lib"), ("lib64", "usr/lib64"), ("usr/bin/awk", "mawk")];
-const FOLDERS: &[&str] = &["dev", "proc", "tmp", "work"];
-/// Enters the root `$1` with the folder `$2` as `/work` and runs the script `$3`.
+const FOLDERS: &[&str] = &["dev", "proc", "tmp", "work", "kernel"];
+/// Where a kernel of our own is, for modules.
+const KERNEL: &str = "/kernel";
+/// Enters the root `$1` with the folder `$2` as `/work` and, if there is one, `$4` as [`KERNEL`], and runs the script `$3`.
 const ENTER: &str = "mount -t proc proc \"$1/proc\"; mount --rbind /dev \"$1/dev\"; mount --bind \"$2\" \"$1/work\"; \
+    [ -z \"$4\" ] || mount --bind \"$4\" \"$1/kernel\"; \
     exec chroot \"$1\" /usr/bin/env -i PATH=/usr/bin:/usr/sbin HOME=/work TMPDIR=/work LC_ALL=C bash -ec \"$3\"";
 const PROBE_LIMIT: Duration = Duration::from_secs(20);
 
@@ -112,20 +120,36 @@ pub struct Printed {
     pub text: String,
 }
 
-/// A root with tools, for one kernel.
+/// A root with tools, for one kernel or its modules.
 #[derive(Debug)]
 pub struct Workshop {
     tree: Tree,
     way: Way,
+    /// The kernel that modules are built for: its folder in the workshop, and on this machine if no package has it.
+    headers: String,
+    own_kernel: Option<PathBuf>,
 }
 
 impl Workshop {
-    /// Fetches and unpacks what the cache does not hold. Call it with the cache's lock held.
-    pub fn provide(debian: &mut Debian<'_>, kernel_release: &str, progress: &mut dyn Progress) -> Result<Workshop> {
-        let headers = format!("linux-headers-{kernel_release}");
-        let mut packages = TOOLS.to_vec();
-        packages.push(&headers);
-        let set = PackageSet::whole("workshop", "trixie", &packages).without(LEFT_OUT).cut_to(&[], CONTENTS);
+    /// For modules of an image's kernel. Fetches and unpacks what the cache does not hold; call it with the cache's lock held.
+    pub fn for_modules(debian: &mut Debian<'_>, image: &Image, progress: &mut dyn Progress) -> Result<Workshop> {
+        if let Some(headers) = &image.headers {
+            let workshop = Workshop::for_kernels(debian, progress)?;
+            return Ok(Workshop { own_kernel: Some(headers.clone()), headers: KERNEL.into(), ..workshop });
+        }
+        let headers = format!("linux-headers-{}", image.kernel_release);
+        let workshop = Workshop::with(debian, "workshop", &[&headers], progress)?;
+        Ok(Workshop { headers: format!("/usr/src/{headers}"), ..workshop })
+    }
+
+    /// For kernels: with what they are built with, and Debian's source in `/usr/src`.
+    pub fn for_kernels(debian: &mut Debian<'_>, progress: &mut dyn Progress) -> Result<Workshop> {
+        Workshop::with(debian, "kernel-workshop", KERNEL_TOOLS, progress)
+    }
+
+    fn with(debian: &mut Debian<'_>, name: &str, more: &[&str], progress: &mut dyn Progress) -> Result<Workshop> {
+        let packages = [TOOLS, more].concat();
+        let set = PackageSet::whole(name, "trixie", &packages).without(LEFT_OUT).cut_to(&[], CONTENTS);
         let tree = debian.provide(&set, progress)?;
         for folder in FOLDERS {
             let path = tree.folder.join(folder);
@@ -137,12 +161,19 @@ impl Workshop {
                 symlink(target, &path).map_err(file("creation", &path))?;
             }
         }
-        Ok(Workshop { tree, way: Way::choose()? })
+        Ok(Workshop { tree, way: Way::choose()?, headers: String::new(), own_kernel: None })
     }
 
     /// Names everything that a build in it depends on.
-    pub fn identity(&self) -> &str {
-        &self.tree.manifest.tree
+    pub fn identity(&self) -> String {
+        // A kernel of our own lies in a folder that its content names.
+        let kernel = self.own_kernel.as_ref().map(|kernel| kernel.display().to_string());
+        self.tree.manifest.tree.clone() + &kernel.unwrap_or_default()
+    }
+
+    /// Where make finds the kernel that modules are built for.
+    pub fn headers(&self) -> &str {
+        &self.headers
     }
 
     pub fn way(&self) -> Way {
@@ -164,6 +195,7 @@ impl Workshop {
     fn output(&self, step: &str, folder: &Path, script: &str, limit: Duration) -> Result<child::Output> {
         let mut command = self.way.command();
         command.args(["sh", "-ec", ENTER, "sh"]).arg(&self.tree.folder).arg(folder).arg(script);
+        command.arg(self.own_kernel.as_deref().unwrap_or(Path::new("")));
         child::run(command, &Deadline::new(step, limit))
     }
 
