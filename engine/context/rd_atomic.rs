@@ -3,6 +3,7 @@
 
 use super::image::{Image, Reader, Writer};
 use crate::numbers::Key;
+use crate::planted::planted;
 use rnic_abi::limits::{MAX_RD_ATOMIC, RD_ATOMIC_CONTEXT_BYTES};
 use rnic_wire::Psn;
 
@@ -45,7 +46,7 @@ pub struct RdAtomicContext {
 impl RdAtomicContext {
     /// Remembers a request in one of `slots` places, in the place of the oldest.
     pub fn remember(&mut self, answered: Answered, slots: u8) {
-        let slots = slots.clamp(1, MAX_RD_ATOMIC);
+        let slots = (slots + u8::from(planted("one_place_more"))).clamp(1, MAX_RD_ATOMIC);
         let at = self.next % slots;
         self.slots[usize::from(at)] = answered;
         self.next = (at + 1) % slots;

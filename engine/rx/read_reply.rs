@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::numbers::{Key, Qpn};
 use crate::pending::{Stop, Waiter};
+use crate::planted::planted;
 use crate::reliability::reply::{ReadReply, Reply};
 use rnic_abi::Diagnostic;
 use rnic_pcie::Cause;
@@ -32,7 +33,7 @@ impl Engine {
     ) -> Result<Result<RdAtomicContext, Fault>, Stop> {
         let cause = Cause::Packet { qpn: qpn.0, psn: psn.get(), attempt: 0 };
         let outstanding = self.queue_pairs.get(qpn).map_or(0, |qp| qp.replies.fresh());
-        if outstanding >= usize::from(context.responder.max_dest_rd_atomic) {
+        if outstanding >= usize::from(context.responder.max_dest_rd_atomic) && !planted("more_reads_than_agreed") {
             return Ok(Err(Fault::InvalidRequest(Diagnostic::RdAtomicLimit)));
         }
         match self.load_rd_atomic(host, qpn, cause, Waiter::Inbound(qpn)) {

@@ -296,6 +296,23 @@ fn a_responder_without_resources_or_without_memory_for_them_refuses() {
 }
 
 #[test]
+fn a_requester_that_asks_for_more_than_was_agreed_is_refused() {
+    let agreed = Attributes { max_rd_atomic: 3, max_dest_rd_atomic: 2, ..Attributes::mtu(1) };
+    let mut fabric = fabric_with(&agreed);
+    for _ in 0..3 {
+        fabric.a.send(&read(8));
+    }
+    // All three are there before the first is answered.
+    let requests: Vec<_> = std::iter::from_fn(|| fabric.a.transmit()).collect();
+    requests.into_iter().for_each(|frame| fabric.b.receive(frame));
+    fabric.run();
+    let ended: Vec<u8> = fabric.a.completions().iter().map(|completion| completion.3).collect();
+    assert_eq!(ended, [0, 0, 9]);
+    assert_eq!(fabric.b.diagnostics(), ["RdAtomicLimit"]);
+    assert_eq!(fabric.b.events().last().map(|event| event.0), Some(EventType::QP_REQ_ERR));
+}
+
+#[test]
 fn a_fence_waits_for_reads_and_for_nothing_else() {
     for (opcode, waits) in [(WorkOpcode::READ, true), (WorkOpcode::WRITE, false)] {
         let mut fabric = fabric();
