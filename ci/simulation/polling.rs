@@ -18,6 +18,8 @@ impl Simulation {
 
     /// Takes all completions and events of a host, and arms queues anew.
     pub(crate) fn poll_host(&mut self, host: usize) -> Checked<bool> {
+        // What came home while a command waited may have been refused.
+        self.note_refusals(host);
         let mut any = false;
         let mut completions = [WorkCompletion::default(); 32];
         for queue in 0..self.hosts[host].queues.len() {

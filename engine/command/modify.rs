@@ -137,7 +137,8 @@ impl Engine {
     /// A queue pair in SQD with nothing outstanding tells so, once.
     pub(crate) fn note_drained(&mut self, host: &mut Host, qpn: Qpn) {
         let Some(qp) = self.queue_pairs.get_mut(qpn) else { return };
-        if qp.state == QpState::Sqd && qp.replay.is_empty() && std::mem::take(&mut qp.sqd_notify) {
+        let done = qp.replay.is_empty() || planted("drained_too_early");
+        if qp.state == QpState::Sqd && done && std::mem::take(&mut qp.sqd_notify) {
             self.async_event(host, EventRecord::SendQueueDrained { qpn: qpn.0 }, Cause::Maintenance);
         }
     }

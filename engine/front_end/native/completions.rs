@@ -1,6 +1,7 @@
 //! Completion and event queue entries.
 
 use super::*;
+use crate::planted::planted;
 use rnic_abi::completion::*;
 use rnic_abi::event::EQE_PHASE;
 use rnic_abi::{CompletionOpcode, CompletionStatus, Eqe, EventType};
@@ -61,7 +62,8 @@ pub(super) fn encode_completion(completion: &Completion, now_ns: u64, phase: boo
     cqe.byte_len = completion.length_bytes.into();
     cqe.immediate = immediate.or(invalidated.map(|key| key.0)).unwrap_or(0).into();
     cqe.src_qpn = completion.source_qpn.0.into();
-    cqe.vendor_err = completion.diagnostic.map_or(0, Diagnostic::number).into();
+    cqe.vendor_err =
+        completion.diagnostic.filter(|_| !planted("vendor_codes_lost")).map_or(0, Diagnostic::number).into();
     let shared = if completion.srqn.is_some() { CQE_SRQ } else { 0 };
     cqe.flags = (with_immediate | with_invalidate | solicited | shared).into();
     cqe.srqn = completion.srqn.map_or(0, |srqn| srqn.0).into();
