@@ -41,6 +41,17 @@ pub fn a_standard_error_that_cannot_be_written_changes_no_exit_number() {
     }
 }
 
+pub fn an_answer_that_cannot_be_written_is_a_failure() {
+    for arguments in ["--help", "--version", "serve --help", "list", "explain-error 101"] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+        let mut command = std::process::Command::new(PATH);
+        let ended = command.args(arguments.split(' ')).stdout(full).stderr(std::process::Stdio::piped()).output();
+        let ended = ended.expect("a run");
+        assert_eq!(ended.status.code(), Some(3), "{arguments}");
+        assert!(String::from_utf8_lossy(&ended.stderr).contains("No space left"), "{arguments}");
+    }
+}
+
 /// A run with its standard output in a pipe, and its standard error in a file.
 struct Run {
     child: Child,

@@ -87,6 +87,7 @@ pub fn steps() -> Vec<Step> {
         demo::kvm_is_proved_before_it_is_used within LIMIT_S;
         demo::model_hosts_take_less_than_two_seconds within LIMIT_S;
         output::a_standard_error_that_cannot_be_written_changes_no_exit_number within LIMIT_S;
+        output::an_answer_that_cannot_be_written_is_a_failure within LIMIT_S;
         output::a_capture_in_a_pipe_leaves_the_report_to_standard_error within LIMIT_S;
         output::a_server_captures_into_a_pipe_and_tells_its_sockets_elsewhere within LIMIT_S;
         output::the_bring_up_is_told_with_pages_keys_and_attributes within LIMIT_S;

@@ -33,6 +33,7 @@ mod trace;
 
 use clap::{Parser, Subcommand};
 use exit::Exit;
+use std::io::IsTerminal as _;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -104,9 +105,16 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let line = match CommandLine::try_parse() {
         Ok(line) => line,
-        Err(error) => {
+        Err(error) if error.use_stderr() => {
             let _ = error.print();
-            return if error.use_stderr() { Exit::Usage.code() } else { Exit::Success.code() };
+            return Exit::Usage.code();
+        }
+        // Help, or the version: with colours where a terminal reads it.
+        Err(error) => {
+            let text = error.render();
+            let coloured = std::io::stdout().is_terminal();
+            let text = if coloured { text.ansi().to_string() } else { text.to_string() };
+            return output::print("--help", &text).code();
         }
     };
     logging::start(line.louder, line.quiet);
