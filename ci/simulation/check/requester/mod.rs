@@ -149,9 +149,10 @@ impl RequesterCheck {
         let newest = self.points.back().copied().unwrap_or_default();
         let again = psn != self.fresh;
         if !again && psn == newest.psn {
-            // Nothing was outstanding: the timer starts with this packet.
-            self.points.retain(|point| point.psn == psn);
-            self.points.iter_mut().for_each(|point| point.at_ns = now_ns);
+            // Nothing was outstanding: the timer starts with this packet, if the sender has heard of it.
+            let known = newest.at_ns + self.lag_ns <= now_ns;
+            self.points.retain(|point| point.psn == psn || !known);
+            self.points.iter_mut().filter(|point| point.psn == psn).for_each(|point| point.at_ns = now_ns);
         }
         self.next = step(psn, packets);
         if !again {

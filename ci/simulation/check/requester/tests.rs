@@ -47,3 +47,13 @@ fn retries_are_counted() {
     assert!(check.may_have_lost_patience(0) && check.on_answer(0, Answer::Ack, 1800));
     assert!(!check.may_have_given_up(9_000_000), "it had progress before");
 }
+
+#[test]
+fn who_hears_late_may_have_gone_back_by_an_older_timer() {
+    let late = RequesterCheck::new(0, 16, 1000, 7).lagging(500);
+    for (mut check, right) in [(late, true), (RequesterCheck::new(0, 16, 1000, 7), false)] {
+        sent(&mut check, 0..2, 0);
+        assert!(check.on_answer(1, Answer::Ack, 900) && check.on_sent(2, 950).is_ok());
+        assert_eq!(check.on_sent(2, 1100).is_ok(), right);
+    }
+}
