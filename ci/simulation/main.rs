@@ -37,7 +37,7 @@ enum Command {
     ///
     /// The kernel is built the first time, with KASAN, lockdep, kmemleak, DMA API debugging and UBSAN. The module built for it has
     /// to satisfy checkpatch. Faults are planted first, and have to be found. About twenty minutes, and as many to build the
-    /// kernel. Only a whole run is written.
+    /// kernel. Only a run of all steps is written, after each of them.
     DebugKernel(DebugKernel),
 }
 
@@ -193,11 +193,11 @@ fn run_matrix(options: &Matrix) -> Result<bool, String> {
 
 fn run_debug_kernel(options: &DebugKernel) -> Result<bool, String> {
     let commit = commit_and_date()?;
-    let outcome = debug_kernel::run(&options.words)?;
-    if options.words.is_empty() {
-        let about = format!("{commit}; Linux {}, rdma-core 56.1.", outcome.release);
-        rewrite_guests(|document| debug_kernel::rewritten(document, &about, &outcome))?;
-    }
+    // After each step: whoever is interrupted has what there was until then.
+    let outcome = debug_kernel::run(&options.words, |steps, outcome| match options.words.as_slice() {
+        [] => rewrite_guests(|document| debug_kernel::rewritten(document, &commit, steps, outcome)),
+        _ => Ok(()),
+    })?;
     Ok(outcome.passed)
 }
 

@@ -54,10 +54,15 @@ fn step(line: &str) -> Option<Row> {
     let value: f64 = seconds.parse().ok()?;
     let (name, result) = name.strip_suffix("  FAILED").map_or((name, "ok"), |name| (name, "FAILED"));
     (!name.contains("is_provided")).then(|| Row {
-        title: name.replace('_', " "),
+        title: title(name),
         result: result.into(),
         seconds: format!("{value:.1}"),
     })
+}
+
+/// A step's name as the tables have it.
+pub(crate) fn title(name: &str) -> String {
+    name.trim_start_matches("guests::").replace('_', " ")
 }
 
 /// The steps that ordinary runs leave out, one run of the suite each, so that others who want the laboratory get a turn.
