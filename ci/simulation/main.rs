@@ -74,16 +74,16 @@ struct Mutants {
 #[derive(Args)]
 struct Sim {
     /// Replay this seed alone, exactly
-    #[arg(long, conflicts_with_all = ["seeds", "fresh"])]
+    #[arg(long)]
     seed: Option<u64>,
     /// Operations of each run
     #[arg(long, default_value_t = 10_000, value_parser = at_least_one)]
     operations: u64,
     /// Run the seeds 1 to this one, after those that are known to have found something
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, conflicts_with = "seed")]
     seeds: u64,
     /// Run so many seeds that nobody has run before, instead
-    #[arg(long, value_parser = at_least_one)]
+    #[arg(long, value_parser = at_least_one, conflicts_with = "seed")]
     fresh: Option<u64>,
     /// Write the log of events of a single seed to this file
     #[arg(long, requires = "seed")]

@@ -176,6 +176,7 @@ impl Engine {
         qp.recall_transmit();
         (qp.transmit, qp.gathered, qp.failing) = (TransmitState::Idle, None, None);
         (qp.owed, qp.owed_queued, qp.sq_starved, qp.sqd_notify) = (None, false, false, false);
+        (qp.cnp_due, qp.next_cnp_ns) = (false, 0);
         self.parked_frames -= qp.inbound.len();
         qp.inbound.clear();
         qp.inbound_blocked = false;

@@ -18,13 +18,26 @@ struct Entry {
     /// What the user allows.
     bytes_per_second: Option<u64>,
     reaction: Option<ReactionPoint>,
-    next_ns: u64,
+    /// The last packet's turn began here, and it has so many bits: how long it takes is a question of the rate.
+    begun_ns: u64,
+    bits: u64,
 }
 
 impl Entry {
     fn bits_per_second(&self) -> Option<u64> {
         let user = self.bytes_per_second.map(|bytes| bytes.saturating_mul(8));
         user.into_iter().chain(self.reaction.as_ref().map(ReactionPoint::bits_per_second)).min()
+    }
+
+    /// When the last packet is through.
+    fn next_ns(&self) -> u64 {
+        let Some(rate) = self.bits_per_second() else { return 0 };
+        let duration_ns = u128::from(self.bits) * 1_000_000_000 / u128::from(rate.max(1));
+        self.begun_ns.saturating_add(u64::try_from(duration_ns).unwrap_or(u64::MAX))
+    }
+
+    fn begin_anew(&mut self) {
+        (self.begun_ns, self.bits) = (0, 0);
     }
 }
 
@@ -43,7 +56,7 @@ impl RateLimiterTable {
     pub fn set(&mut self, qpn: Qpn, bytes_per_second: Option<u64>) {
         let entry = self.entries.entry(qpn).or_default();
         entry.bytes_per_second = bytes_per_second.filter(|rate| *rate > 0);
-        entry.next_ns = 0;
+        entry.begin_anew();
         self.drop_if_free(qpn);
     }
 
@@ -51,13 +64,18 @@ impl RateLimiterTable {
     pub fn notified(&mut self, qpn: Qpn, now_ns: u64) -> bool {
         let Self { config, entries } = self;
         let entry = entries.entry(qpn).or_default();
-        entry.reaction.get_or_insert_with(|| ReactionPoint::new(config)).cut(config, now_ns)
+        let reaction = entry.reaction.get_or_insert_with(|| ReactionPoint::new(config));
+        if reaction.catch_up(config, now_ns) == Progress::Recovered {
+            *reaction = ReactionPoint::new(config);
+        }
+        reaction.cut(config, now_ns)
     }
 
     /// The connection begins anew.
     pub fn end_reaction(&mut self, qpn: Qpn) {
         if let Some(entry) = self.entries.get_mut(&qpn) {
-            (entry.reaction, entry.next_ns) = (None, 0);
+            entry.reaction = None;
+            entry.begin_anew();
         }
         self.drop_if_free(qpn);
     }
@@ -87,7 +105,12 @@ impl RateLimiterTable {
             self.end_reaction(qpn);
             return Gate::Open;
         }
-        if entry.next_ns > now_ns { Gate::ClosedUntil(entry.next_ns) } else { Gate::Open }
+        let next_ns = entry.next_ns();
+        if next_ns <= now_ns {
+            return Gate::Open;
+        }
+        // A rate that rises meanwhile shortens the wait.
+        Gate::ClosedUntil(entry.reaction.as_ref().map_or(next_ns, |reaction| next_ns.min(reaction.next_change_ns())))
     }
 
     /// A packet has left: the next one's turn comes when this one would be through at the rate.
@@ -99,9 +122,8 @@ impl RateLimiterTable {
         if let Some(reaction) = &mut entry.reaction {
             reaction.sent(&self.config, bytes);
         }
-        let Some(rate) = entry.bits_per_second() else { return };
-        let duration = u64::from(bytes).saturating_mul(8_000_000_000) / rate.max(1);
-        entry.next_ns = entry.next_ns.max(now_ns).saturating_add(duration);
+        entry.begun_ns = entry.next_ns().max(now_ns);
+        entry.bits = u64::from(bytes) * 8;
     }
 }
 

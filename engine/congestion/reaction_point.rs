@@ -54,6 +54,11 @@ impl ReactionPoint {
         self.current_bps
     }
 
+    /// When the rate rises by time.
+    pub const fn next_change_ns(&self) -> u64 {
+        self.rate_due_ns
+    }
+
     /// A CNP has come. False when it comes too soon after the last one to say anything new.
     pub fn cut(&mut self, config: &CongestionConfig, now_ns: u64) -> bool {
         if now_ns < self.deaf_until_ns {

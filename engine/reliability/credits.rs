@@ -61,7 +61,9 @@ impl Engine {
             let taking = self.queue_pairs.get(qpn).map_or(0, |qp| qp.replay.taking());
             return segment.takes_receive != TakesReceive::Never && taking > promised as usize;
         }
-        segment.takes_receive == TakesReceive::AtFirst
+        // Whoever has not asked waits for nothing: nobody would answer.
+        segment.question
+            && segment.takes_receive == TakesReceive::AtFirst
             && !segment.first
             && !context.requester.unacked_psn.is_after(segment.first_psn)
             && self.beyond_credits(qpn, context, segment)

@@ -20,6 +20,8 @@ pub(crate) struct ReplayEntry {
     pub awaits_response: bool,
     /// It takes a receive of the peer.
     pub takes_receive: bool,
+    /// It left although the peer had promised no receive for it: its first packet asks.
+    pub question: bool,
     /// It was asked for again from somewhere behind its first packet.
     pub restarted: bool,
 }

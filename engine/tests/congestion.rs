@@ -173,6 +173,52 @@ fn what_may_be_marked_says_so_where_it_is_configured() {
 }
 
 #[test]
+fn a_notification_that_is_due_goes_with_its_connection() {
+    let mut fabric = fabric();
+    let frame = marked(&fabric, PSN);
+    fabric.b.receive(frame);
+    let reset = fabric.b.attributes(fabric.b.qpn, rnic_abi::command::QP_STATE_RESET, 0);
+    fabric.b.modify(&reset);
+    let (qpn, peer) = (fabric.b.qpn, fabric.a.qpn);
+    fabric.b.connect(qpn, (IP_A, peer), &Attributes::mtu(1));
+    fabric.a.send(&Request::new(WorkOpcode::WRITE, 8));
+    fabric.run();
+    assert_eq!((told(&fabric), fabric.a.completions().len()), (0, 1));
+    // And its pace: the new one's first mark is told of at once.
+    let frame = marked(&fabric, PSN + 1);
+    fabric.b.receive(frame);
+    fabric.run();
+    assert_eq!(told(&fabric), 1);
+}
+
+/// What a slow packet would have taken is measured by the rate that holds by now.
+#[test]
+fn a_rate_that_has_risen_lets_go_of_who_waits() {
+    let mut config = config();
+    config.congestion.min_bits_per_second = 1000;
+    let mut fabric = Fabric::new(config, 1);
+    for told in 0..60 {
+        fabric.a.advance_to(1_000 + told * 4_000);
+        let notification = Forged::new(&fabric.a, IP_B, Opcode::CNP, 0, &[]);
+        fabric.a.receive(notification.frame());
+    }
+    let start = 1_000 + 60 * 4_000;
+    fabric.a.advance_to(start);
+    for _ in 0..2 {
+        fabric.a.send(&Request::new(WorkOpcode::WRITE, 200));
+    }
+    assert_eq!(std::iter::from_fn(|| fabric.a.transmit()).count(), 1);
+    let mut waits = 0;
+    while fabric.a.transmit().is_none() {
+        waits += 1;
+        let next = fabric.a.engine.poll_timeout().expect("its turn comes");
+        fabric.a.advance_to(next);
+        assert!(next < start + 1_000_000, "within some steps of 55 us, not seconds");
+    }
+    assert!(waits > 1);
+}
+
+#[test]
 fn a_connection_that_begins_anew_begins_at_the_lines_rate() {
     let mut fabric = fabric();
     let notification = Forged::new(&fabric.a, IP_B, Opcode::CNP, 0, &[]);

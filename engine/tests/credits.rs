@@ -94,6 +94,20 @@ fn a_question_of_many_packets_sends_its_first_and_asks_for_its_answer() {
     assert_eq!(fabric.a.completions().len(), 1);
 }
 
+/// A peer may take the receive of a message that is arriving off its count: what has begun on a promise goes on.
+#[test]
+fn a_message_that_has_not_asked_waits_for_no_answer() {
+    let mut fabric = acquainted(2);
+    fabric.a.send(&Request::new(WorkOpcode::SEND, 8));
+    fabric.a.send(&Request::new(WorkOpcode::SEND, 1024));
+    let begun: Vec<_> = (0..2).map(|_| fabric.a.transmit().expect("a packet")).collect();
+    assert_eq!(begun.len(), 2);
+    let none_left = Forged::new(&fabric.a, IP_B, Opcode::RC_ACKNOWLEDGE, 1001, &[]).aeth(0x00, 2);
+    fabric.a.receive(none_left.frame());
+    let rest: Vec<_> = leaving(&mut fabric).iter().map(|packet| packet.psn).collect();
+    assert_eq!(rest, [1003, 1004, 1005]);
+}
+
 #[test]
 fn a_write_with_immediate_is_sent_to_its_end_and_the_next_one_waits() {
     let mut fabric = acquainted(0);

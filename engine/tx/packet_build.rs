@@ -80,7 +80,7 @@ impl Engine {
             solicited_event: (segment.last || planted("solicited_in_every_packet")) && work.solicited && solicits,
             ack_req: context.service.is_reliable()
                 && (self.goes_again_selectively(qpn, segment)
-                    || (segment.first && self.beyond_credits(qpn, context, segment))
+                    || (segment.first && segment.question)
                     || (segment.last && !planted("last_packet_asks_for_nothing"))
                     || in_message.is_multiple_of(ACK_REQUEST_PACKETS)),
             ..bth(segment.opcode, dest_qpn, segment.psn)

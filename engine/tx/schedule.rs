@@ -96,7 +96,7 @@ impl Engine {
         let outstanding = self.queue_pairs.get(qpn).map_or(0, |qp| qp.replay.awaiting());
         let half = &context.requester;
         if !segment.awaits_response {
-            return Ok(outstanding == 0);
+            return Ok(outstanding == 0 || planted("fence_ignored"));
         }
         if half.max_rd_atomic == 0 {
             return Err(Stop::Broken(Diagnostic::ReadNotEnabled));
@@ -104,10 +104,11 @@ impl Engine {
         if segment.packets >= HALF_OF_THE_PSNS {
             return Err(Stop::Broken(Diagnostic::ReadTooLong));
         }
-        let fenced = segment.fence && outstanding > 0;
+        let fenced = segment.fence && outstanding > 0 && !planted("fence_ignored");
         // Further ahead, a PSN could no more be told from one of the past.
         let in_reach = segment.next_psn.distance_from(half.unacked_psn) < HALF_OF_THE_PSNS;
-        Ok(!fenced && outstanding < usize::from(half.max_rd_atomic) && in_reach)
+        let agreed = outstanding < usize::from(half.max_rd_atomic) || planted("more_reads_than_allowed");
+        Ok(!fenced && agreed && in_reach)
     }
 
     /// Packets that may leave before an acknowledgement must come.

@@ -32,6 +32,8 @@ pub(crate) struct Segment {
     pub next_psn: Psn,
     /// It has a response of its own: a READ, an atomic, an ATOMIC_WRITE, a FLUSH.
     pub awaits_response: bool,
+    /// Of a message that the peer has promised no receive for: its first packet asks for an answer.
+    pub question: bool,
     /// When it takes a receive of the peer.
     pub takes_receive: TakesReceive,
     /// It has no packets.
@@ -56,6 +58,7 @@ struct Outgoing<'a> {
     first_psn: Psn,
     /// It has no replay entry yet.
     fresh: bool,
+    question: bool,
 }
 
 impl Engine {
@@ -66,11 +69,12 @@ impl Engine {
         let qp = self.queue_pairs.get_mut(qpn)?;
         if let Some(entry) = qp.replay.find(psn) {
             let wqe = self.wqes.get(entry.wqe)?;
-            return Outgoing { id: entry.wqe, wqe, first_psn: entry.first_psn, fresh: false }.cut(context);
+            return Outgoing { id: entry.wqe, wqe, first_psn: entry.first_psn, fresh: false, question: entry.question }
+                .cut(context);
         }
         let id = *qp.waiting.front().filter(|_| sends)?;
         let wqe = self.wqes.get(id)?;
-        Outgoing { id, wqe, first_psn: psn, fresh: true }.cut(context)
+        Outgoing { id, wqe, first_psn: psn, fresh: true, question: false }.cut(context)
     }
 }
 
@@ -107,6 +111,7 @@ impl Outgoing<'_> {
             fresh_message: self.fresh,
             next_psn: if awaits_response { self.first_psn.add(packets) } else { psn.next() },
             awaits_response,
+            question: self.question,
             takes_receive: work.operation.takes_receive(),
             local: work.operation.is_local(),
             fence: work.fence,

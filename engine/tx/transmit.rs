@@ -29,13 +29,14 @@ impl Engine {
         if !self.window_open(&context) || self.stopped_by_failure(host, qpn, &mut context) {
             return Ok(Turn::Idle);
         }
-        let Some(segment) = self.next_segment(qpn, &context) else { return Ok(Turn::Idle) };
+        let Some(mut segment) = self.next_segment(qpn, &context) else { return Ok(Turn::Idle) };
         if segment.fresh_message && segment.local {
             return self.run_local(host, qpn, &mut context, &segment);
         }
         if self.awaits_credits(qpn, &context, &segment) {
             return Ok(Turn::Idle);
         }
+        segment.question |= segment.fresh_message && self.beyond_credits(qpn, &context, &segment);
         if segment.fresh_message && (segment.fence || segment.awaits_response) {
             match self.may_begin(qpn, &context, &segment) {
                 Ok(true) => {}
@@ -98,8 +99,17 @@ impl Engine {
             let (wqe, first_psn, packets) = (segment.wqe, segment.first_psn, segment.packets);
             let awaits_response = segment.awaits_response;
             let takes_receive = segment.takes_receive != TakesReceive::Never;
-            let restarted = false;
-            qp.replay.push(ReplayEntry { wqe, first_psn, packets, message, awaits_response, takes_receive, restarted });
+            let (question, restarted) = (segment.question, false);
+            qp.replay.push(ReplayEntry {
+                wqe,
+                first_psn,
+                packets,
+                message,
+                awaits_response,
+                takes_receive,
+                question,
+                restarted,
+            });
         } else if segment.awaits_response && segment.psn != segment.first_psn {
             self.note_restarted(qpn, segment.first_psn);
         }

@@ -1,4 +1,5 @@
-//! What each adapter has to have for itself: a name of its own for each socket, an address on the switch, and a port.
+//! What each adapter has to have for itself: a name of its own for each socket, an address on the switch, and a port; and
+//! values of one adapter that contradict each other.
 
 use super::configuration::Configuration;
 use rnic_switch::PORTS_MAX;
@@ -9,7 +10,28 @@ pub fn find(configuration: &Configuration) -> Option<String> {
     if ports > PORTS_MAX {
         return Some(format!("a switch has {PORTS_MAX} ports, and {ports} are asked for"));
     }
-    sockets(configuration).or_else(|| macs(configuration)).or_else(|| addresses(configuration))
+    sockets(configuration)
+        .or_else(|| macs(configuration))
+        .or_else(|| addresses(configuration))
+        .or_else(|| rates(configuration))
+}
+
+/// Rates of congestion control that leave nothing to control.
+fn rates(configuration: &Configuration) -> Option<String> {
+    configuration.adapters.iter().find_map(|adapter| {
+        let of = &adapter.congestion;
+        let (line, least, added) =
+            (of.line_bits_per_second.0, of.min_bits_per_second.0, of.additive_bits_per_second.0);
+        let name = adapter.name.as_str();
+        if least >= line {
+            return Some(format!(
+                "adapter {name}: min_bits_per_second {least} is not below line_bits_per_second {line}: no cut would cut anything"
+            ));
+        }
+        (added >= line / 2).then(|| {
+            format!("adapter {name}: additive_bits_per_second {added} is half of line_bits_per_second {line} or more: no cut would last")
+        })
+    })
 }
 
 /// Of names that differ, as `A` and `A.net`.
@@ -76,6 +98,14 @@ mod tests {
             ),
             ("[[adapter]]\nname = \"A\"\ngids = [\"10.0.0.1\", \"10.0.0.1\"]", "twice"),
             ("plain_ports = [\"x\", \"x\"]", "x and x would both listen on x.port.sock"),
+            (
+                "[[adapter]]\nname = \"A\"\n[adapter.congestion]\nline_bits_per_second = 100000000",
+                "adapter A: min_bits_per_second 100000000 is not below line_bits_per_second 100000000",
+            ),
+            (
+                "[[adapter]]\nname = \"A\"\n[adapter.congestion]\nadditive_bits_per_second = 50000000000",
+                "adapter A: additive_bits_per_second 50000000000 is half",
+            ),
         ] {
             let said = conflict(text);
             assert!(said.as_ref().is_some_and(|said| said.contains(words)), "{text}: {said:?}");

@@ -75,7 +75,7 @@ impl CongestionSettings {
             cnp_scope: scope.map_or(CnpScope::default(), |(_, scope)| scope),
             cut_interval_ns: nanoseconds(self.cut_interval_us.0),
             line_bits_per_second: self.line_bits_per_second.0,
-            min_bits_per_second: self.min_bits_per_second.0.min(self.line_bits_per_second.0),
+            min_bits_per_second: self.min_bits_per_second.0,
             alpha_timer_ns: nanoseconds(self.alpha_timer_us.0),
             gain_shift: self.gain_shift.0,
             rate_timer_ns: nanoseconds(self.rate_timer_us.0),
