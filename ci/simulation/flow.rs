@@ -47,6 +47,8 @@ pub struct Flow {
     /// READs and atomics that completed lately: an answer to a repeated request may still be under way.
     pub answered: VecDeque<Rc<Message>>,
     pub requester: RequesterCheck,
+    /// The newest message that began although no receive was promised for it.
+    pub question: Option<u64>,
     pub responder: ResponderCheck,
     /// Since the connection was made: a send, and a receive, that failed.
     pub failed: bool,
@@ -97,6 +99,7 @@ impl Flow {
             doubtful_atomics: Vec::new(),
             answered: VecDeque::new(),
             requester: RequesterCheck::new(0, 1, 0, 0),
+            question: None,
             responder: ResponderCheck::new(0),
             failed: false,
             receive_failed: false,

@@ -105,9 +105,13 @@ impl Simulation {
         let exact = self.plan.memory.hold == 0 && !selective && !sent.again;
         if let Some((promised, unacked)) = flow.requester.promise().filter(|_| exact)
             && message.operation.consumes_receive()
-            && credits::check_begin(promised, unacked, &flow.outstanding, &message, at)?
         {
-            coverage.note("messages beyond the credits", 1);
+            let asked = flow.question == Some(message.number);
+            let asks = credits::check_begin(promised, unacked, &flow.outstanding, &message, (at, asked))?;
+            if first && asks {
+                flow.question = Some(message.number);
+            }
+            coverage.note("messages beyond the credits", (first && asks).into());
         }
         if answered && flow.requester.unanswered() > profile.rd_atomics.into() {
             return Err(format!("{} READs and atomics are outstanding", flow.requester.unanswered()));

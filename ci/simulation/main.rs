@@ -1,6 +1,6 @@
 //! `rnic-ci`: the simulation, the mutants and the matrix of guests by hand.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use rnic_simulation::checklist;
 use rnic_simulation::debug_kernel;
 use rnic_simulation::log::Log;
@@ -86,7 +86,7 @@ struct Sim {
     #[arg(long, value_parser = at_least_one, conflicts_with = "seed")]
     fresh: Option<u64>,
     /// Write the log of events of a single seed to this file
-    #[arg(long, requires = "seed")]
+    #[arg(long)]
     log: Option<PathBuf>,
     /// Fabrics at a time
     #[arg(long, default_value_t = 2, value_parser = at_least_one)]
@@ -117,6 +117,12 @@ fn main() -> ExitCode {
     let done = match Options::parse().command {
         Command::Sim(options) => match options.seed {
             Some(seed) => one(seed, &options),
+            None if options.log.is_some() => Options::command()
+                .error(
+                    clap::error::ErrorKind::MissingRequiredArgument,
+                    "--log is the log of one seed: give it with --seed",
+                )
+                .exit(),
             None => many(&options),
         },
         Command::Mutants(options) => break_rules(&options),

@@ -40,13 +40,13 @@ pub fn check_promise(
 }
 
 /// A packet leaves for the first time, of a message that takes a receive: `unacked` is the oldest that is unacknowledged.
-/// True where it is the question.
+/// True where it is the question. What has begun on a promise goes on, also when the promise is taken back.
 pub fn check_begin(
     promised: u32,
     unacked: u32,
     outstanding: &VecDeque<Rc<Message>>,
     message: &Message,
-    packet: u32,
+    (packet, asked): (u32, bool),
 ) -> Result<bool, String> {
     let before = |earlier: &&Rc<Message>| {
         let takes = earlier.operation.consumes_receive() && earlier.number < message.number;
@@ -58,7 +58,7 @@ pub fn check_begin(
     }
     let asks = taking >= promised as usize;
     let unheard = ahead(unacked, message.first_psn) <= 0;
-    if packet > 0 && asks && unheard && message.takes_receive(0) {
+    if packet > 0 && asked && asks && unheard && message.takes_receive(0) {
         return Err(format!("packet {packet} of a message that {promised} promised receives do not cover"));
     }
     Ok(asks)
@@ -92,10 +92,14 @@ mod tests {
     #[test]
     fn one_message_beyond_the_promise_may_ask_with_its_first_packet() {
         let outstanding = VecDeque::from([send(0, 0, 1), send(1, 1, 2), send(2, 3, 1)]);
-        assert_eq!(check_begin(1, 0, &outstanding, &outstanding[1], 0), Ok(true));
-        assert!(check_begin(1, 0, &outstanding, &outstanding[1], 1).is_err(), "the question is its first packet");
-        assert!(check_begin(1, 2, &outstanding, &outstanding[1], 1).is_ok(), "it is answered");
-        assert!(check_begin(1, 0, &outstanding, &outstanding[2], 0).is_err());
-        assert_eq!(check_begin(2, 1, &outstanding, &outstanding[2], 0), Ok(false));
+        assert_eq!(check_begin(1, 0, &outstanding, &outstanding[1], (0, false)), Ok(true));
+        assert!(
+            check_begin(1, 0, &outstanding, &outstanding[1], (1, true)).is_err(),
+            "the question is its first packet"
+        );
+        assert!(check_begin(1, 2, &outstanding, &outstanding[1], (1, true)).is_ok(), "it is answered");
+        assert!(check_begin(1, 0, &outstanding, &outstanding[1], (1, false)).is_ok(), "it began on a promise");
+        assert!(check_begin(1, 0, &outstanding, &outstanding[2], (0, false)).is_err());
+        assert_eq!(check_begin(2, 1, &outstanding, &outstanding[2], (0, false)), Ok(false));
     }
 }
