@@ -103,6 +103,9 @@ impl Simulation {
         let coverage = &mut self.coverage;
         // With slow memory it is not known what the sender has heard by now.
         let exact = self.plan.memory.hold == 0 && !selective && !sent.again;
+        if first && !sent.again {
+            flow.question = None;
+        }
         if let Some((promised, unacked)) = flow.requester.promise().filter(|_| exact)
             && message.operation.consumes_receive()
         {
