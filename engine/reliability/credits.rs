@@ -41,10 +41,10 @@ impl QpContext {
 impl Engine {
     /// The message is not covered by what the peer has promised. The first one beyond is a question, and may be asked.
     pub(crate) fn beyond_credits(&self, qpn: Qpn, context: &QpContext, segment: &Segment) -> bool {
-        let Some(promised) = context.requester.credits.credits() else { return false };
         if segment.takes_receive == TakesReceive::Never {
             return false;
         }
+        let Some(promised) = context.requester.credits.credits() else { return false };
         self.queue_pairs.get(qpn).is_some_and(|qp| {
             let before = qp.replay.taking().saturating_sub(usize::from(!segment.fresh_message));
             // What is in front of it and goes again had its promise.
@@ -56,14 +56,16 @@ impl Engine {
     /// The packet has to wait: another message is the question already, or this one is, and its first packet is not answered.
     /// A WRITE needs its receive in the end only: nothing of it is sent in vain before.
     pub(crate) fn awaits_credits(&self, qpn: Qpn, context: &QpContext, segment: &Segment) -> bool {
+        if segment.takes_receive == TakesReceive::Never || !(segment.fresh_message || segment.question) {
+            return false;
+        }
         let Some(promised) = context.requester.credits.credits() else { return false };
         if segment.fresh_message {
             let taking = self.queue_pairs.get(qpn).map_or(0, |qp| qp.replay.taking());
-            return segment.takes_receive != TakesReceive::Never && taking > promised as usize;
+            return taking > promised as usize;
         }
         // Whoever has not asked waits for nothing: nobody would answer.
-        segment.question
-            && segment.takes_receive == TakesReceive::AtFirst
+        segment.takes_receive == TakesReceive::AtFirst
             && !segment.first
             && !context.requester.unacked_psn.is_after(segment.first_psn)
             && self.beyond_credits(qpn, context, segment)
