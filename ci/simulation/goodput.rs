@@ -7,8 +7,8 @@
 use crate::host::Host;
 use crate::plan::{Plan, Wire};
 use crate::random::Random;
+use crate::stream::Stream;
 use rnic_abi::WorkOpcode;
-use rnic_abi::command::*;
 use rnic_shim::verbs::*;
 use rnic_switch::{Switch, SwitchConfig};
 use rnic_wire::Frame;
@@ -94,42 +94,15 @@ impl Pair {
             Host::open(1, &plan, &switch, 16 << 20, &mut random)?,
         ];
         let target = hosts[1].open_region(4096, MrLayout::Contiguous)?;
-        let mut cqns = Vec::new();
-        let mut qpns = Vec::new();
+        let (log_slots, path_mtu_bytes) = (LOG_SLOTS, MESSAGE_BYTES);
+        let stream = Stream { log_slots, path_mtu_bytes, timeout: case.timeout, selective: case.selective };
+        let mut halves = Vec::new();
         for host in &mut hosts {
-            let spec = CqSpec { cqn: None, log_entries: LOG_SLOTS, eqn: Some(Device::ASYNC_EQN), doorbell_page: 1 };
-            let cqn = host.device.create_completion_queue(spec)?;
-            cqns.push(cqn);
-            qpns.push(host.device.create_queue_pair(QpSpec {
-                qpn: None,
-                qp_type: QP_TYPE_RC,
-                pd: host.pd,
-                send_cq: cqn,
-                receive_cq: cqn,
-                log_send_slots: LOG_SLOTS,
-                log_receive_entries: 0,
-                log_receive_stride: 0,
-                doorbell_page: 1,
-                signal_all: false,
-                privileged: false,
-                selective: case.selective,
-            })?);
+            halves.push(stream.open(host)?);
         }
         for side in [0, 1] {
-            let (dest_gid, dest_mac) = (hosts[1 - side].gid, hosts[1 - side].mac);
-            let rtr = RtrAttributes {
-                path_mtu_bytes: MESSAGE_BYTES,
-                dest_qpn: qpns[1 - side].0,
-                rq_psn: 0,
-                max_dest_rd_atomic: 1,
-                min_rnr_timer: 1,
-                av: AddressVector { dest_gid, dest_mac, hop_limit: 64, ..AddressVector::zeroed() },
-            };
-            let rts = RtsAttributes { sq_psn: 0, timeout: case.timeout, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 };
-            let device = &mut hosts[side].device;
-            device.modify_queue_pair(qpns[side], init_attributes(ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE))?;
-            device.modify_queue_pair(qpns[side], rtr_attributes(rtr))?;
-            device.modify_queue_pair(qpns[side], rts_attributes(rts))?;
+            let address = (hosts[1 - side].gid, hosts[1 - side].mac);
+            stream.connect(&mut hosts[side], halves[side].1, halves[1 - side].1, address)?;
         }
         let way = Wire { delay_ns: u64::from(case.way) * SLOT_NS / 2, held_frames: 4096, ..Wire::default() };
         // What is sent in a slot is taken up by the receiver's port in the next one.
@@ -139,7 +112,7 @@ impl Pair {
             host.adapter.borrow_mut().port.set_impairment(wire.impairment(random.draw()));
         }
         let (address, rkey) = (target.memory.start(), target.memory.key);
-        Ok(Self { hosts, qpns: [qpns[0], qpns[1]], cqn: cqns[0], address, rkey, _switch: switch })
+        Ok(Self { hosts, qpns: [halves[0].1, halves[1].1], cqn: halves[0].0, address, rkey, _switch: switch })
     }
 
     /// What is due arrives, the receiver's answers leave at once, and timers expire.

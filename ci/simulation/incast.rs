@@ -7,8 +7,8 @@
 use crate::host::Host;
 use crate::plan::Plan;
 use crate::random::Random;
+use crate::stream::Stream;
 use rnic_abi::WorkOpcode;
-use rnic_abi::command::*;
 use rnic_engine::{CongestionConfig, EngineConfig};
 use rnic_shim::verbs::*;
 use rnic_switch::{Impairment, Marking, Probability, RateLimit, Switch, SwitchConfig};
@@ -126,43 +126,12 @@ fn run(host: &Host, now_ns: u64, frame: &mut Frame, most: usize) {
 
 /// A connection of the sender's to the receiver.
 fn connect(sender: &mut Host, receiver: &mut Host) -> Result<(Cqn, Qpn)> {
-    let create = |host: &mut Host| -> Result<(Cqn, Qpn)> {
-        let spec = CqSpec { cqn: None, log_entries: LOG_SLOTS, eqn: Some(Device::ASYNC_EQN), doorbell_page: 1 };
-        let cqn = host.device.create_completion_queue(spec)?;
-        let spec = QpSpec {
-            qpn: None,
-            qp_type: QP_TYPE_RC,
-            pd: host.pd,
-            send_cq: cqn,
-            receive_cq: cqn,
-            log_send_slots: LOG_SLOTS,
-            log_receive_entries: 0,
-            log_receive_stride: 0,
-            doorbell_page: 1,
-            signal_all: false,
-            privileged: false,
-            selective: false,
-        };
-        Ok((cqn, host.device.create_queue_pair(spec)?))
-    };
-    let (own, other) = (create(sender)?, create(receiver)?);
+    let (log_slots, path_mtu_bytes, timeout) = (LOG_SLOTS, MESSAGE_BYTES, TIMEOUT);
+    let stream = Stream { log_slots, path_mtu_bytes, timeout, selective: false };
+    let (own, other) = (stream.open(sender)?, stream.open(receiver)?);
     let addresses = [(sender.gid, sender.mac), (receiver.gid, receiver.mac)];
-    for (host, qpn, dest_qpn, (dest_gid, dest_mac)) in
-        [(sender, own.1, other.1, addresses[1]), (receiver, other.1, own.1, addresses[0])]
-    {
-        let rtr = RtrAttributes {
-            path_mtu_bytes: MESSAGE_BYTES,
-            dest_qpn: dest_qpn.0,
-            rq_psn: 0,
-            max_dest_rd_atomic: 1,
-            min_rnr_timer: 1,
-            av: AddressVector { dest_gid, dest_mac, hop_limit: 64, ..AddressVector::zeroed() },
-        };
-        let rts = RtsAttributes { sq_psn: 0, timeout: TIMEOUT, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 };
-        host.device.modify_queue_pair(qpn, init_attributes(ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE))?;
-        host.device.modify_queue_pair(qpn, rtr_attributes(rtr))?;
-        host.device.modify_queue_pair(qpn, rts_attributes(rts))?;
-    }
+    stream.connect(sender, own.1, other.1, addresses[1])?;
+    stream.connect(receiver, other.1, own.1, addresses[0])?;
     Ok(own)
 }
 

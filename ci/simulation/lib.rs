@@ -42,6 +42,7 @@ pub mod run;
 mod sends;
 pub mod shared;
 mod shared_events;
+mod stream;
 pub mod suite;
 pub mod unread;
 pub mod unreliable;
